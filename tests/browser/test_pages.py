@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import requests
 
 from annotations.labels import Expiration, Interval, Label
 from annotations.terms import Quad, Term, iri, literal
 from tests.browser.chromium import Browser
 from tests.support.page_modules import page_modules
 from tests.support.peers import CHROMIUM
-from tests.support.running_server import RunningServer, n_quads
+from tests.support.running_server import TOKEN, RunningServer, n_quads
 
 EX = "http://example.org/"
 ATTACKS = (
@@ -51,6 +52,8 @@ STOPS = [
     Quad(iri(EX + "stop/0"), iri(EX + "about"), literal("word " * 60 + "x" * 300)),
 ]
 CONFIG = """
+continuous = true
+open_queries = true
 [datasets.hostile]
 source = "hostile.nq"
 live = false
@@ -84,6 +87,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
                 Quad(train, iri(EX + "platform"), literal(f"{number}b")),
             ]
             running.publish("trains", rows, label)
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "text/plain"}
+        stream = f"{running.url}streams/s"
+        requests.put(stream, headers=headers, timeout=60).raise_for_status()
+        made = requests.post(
+            f"{running.url}queries?name=all",
+            f"SELECT * WHERE {{ STREAM <{stream}> [RANGE 1s] {{ ?s <{EX}p> '{ATTACKS[4]}' }} }}",
+            headers=headers,
+            timeout=60,
+        )
+        made.raise_for_status()
         yield running
 
 
@@ -96,8 +109,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 PAGES = [
     "", "stops", "stops?page=2", "stops?subject=&predicate=&object=%22nothing%22", "trains",
     "trains/named-graph", "trains/rdf-1.2", "stops?subject=",
-    "trains?subject=" + quote(EX + "departure/2"), "trains?at=2020-01-01T00:00", "stops?page=99", "stops?subject=_:b", "nothing",
-    "hostile", "hostile?subject=" + quote(EX + "attack"),
+    "trains?subject=" + quote(EX + "departure/2"), "trains?at=2020-01-01T00:00", "stops?page=99",
+    "stops?subject=_:b", "nothing", "api-doc", "streams", "queries", "queries/all", "hostile",
+    "hostile?subject=" + quote(EX + "attack"),
 ]  # fmt: skip
 
 
@@ -265,13 +279,14 @@ def test_text_has_enough_contrast(server: RunningServer, browser: Browser, dark:
 
 
 @CHROMIUM.needed
-@pytest.mark.parametrize("dark", [False, True])
-def test_axe_finds_nothing(server: RunningServer, browser: Browser, dark: bool) -> None:
+@pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 390)])
+def test_axe_finds_nothing(server: RunningServer, browser: Browser, dark: bool, width: int) -> None:
     script = (page_modules() / "axe-core/axe.min.js").read_text()
-    browser.resize(1280, 800, dark=dark)
+    browser.resize(width, 800, dark=dark, phone=width < 500)
     for path in PAGES:
         browser.open(server.url + path)
         browser.evaluate(script + "; 0")
+        browser.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
         answer = browser.call(
             "Runtime.evaluate",
             expression="axe.run().then((found) => JSON.stringify(found.violations.map("

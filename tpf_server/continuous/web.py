@@ -3,6 +3,7 @@
 A stream's name is an IRI (percent-encoded) or relative to the base of the engine.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -32,7 +33,8 @@ from tpf_server.errors import (
 )
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader, authorize
-from tpf_server.web.problems import PROBLEM
+from tpf_server.web.html import HtmlTable, link, table_page
+from tpf_server.web.problems import PROBLEM, Problems
 from tpf_server.web.resources import Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
@@ -42,7 +44,9 @@ from tpf_server.web.responses import (
     base_of,
     by_method,
     client_of,
+    html_answer,
     json_answer,
+    wants_html,
 )
 
 _CHANGE: Final = (400, 401, 403)
@@ -108,16 +112,16 @@ def continuous_blueprint(
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
     functions: dict[str, dict[str, Callable[..., Response]]] = {
-        "streams": {"GET": lambda: _json({"streams": service.streams()})},
+        "streams": {"GET": views.streams},
         "stream": {
-            "GET": lambda name: _json(service.stream(name)),
+            "GET": views.stream,
             "PUT": views.push,
             "POST": views.push,
             "DELETE": partial(views.delete, service.delete_stream),
         },
         "queries": {"GET": views.queries, "POST": views.register},
         "query": {
-            "GET": lambda name: _json(service.explain(name)),
+            "GET": views.query,
             "DELETE": partial(views.delete, service.delete),
         },
         "results": {"GET": views.results},
@@ -130,7 +134,11 @@ def continuous_blueprint(
             methods=ALL_METHODS,
             provide_automatic_options=False,
         )
-    blueprint.register_error_handler(ServerError, _problem)
+    problems = Problems(settings)
+    blueprint.register_error_handler(
+        ServerError,
+        lambda error: problems.of_error(error, request) if wants_html(request) else _problem(error),
+    )
     return blueprint
 
 
@@ -170,6 +178,16 @@ def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
     return response
 
 
+def _state(state: Mapping[str, Any]) -> HtmlTable:
+    told = ("id", "name", "stream", "text")
+    rows = [(name, _text_of(each)) for name, each in state.items() if name not in told]
+    return HtmlTable(("what", "value"), [row for row in rows if row[1] not in ("", "[]", "null")])
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 class _Views:
     def __init__(self, service: ContinuousService, bodies: BodyReader, settings: Settings) -> None:
         self._service = service
@@ -183,10 +201,43 @@ class _Views:
         if not self._settings.open_queries:
             authorize(request, self._settings.publish_token, "looking at streams and queries")
 
+    def _seen(self, value: Mapping[str, Any], page: Callable[[], str]) -> Response:
+        """Answer with a value, or for people with a page."""
+        response = html_answer(page()) if wants_html(request) else _json(value)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Vary"] = "Accept"
+        return response
+
+    def _page(self, title: str, intro: str, table: HtmlTable, *texts: str) -> str:
+        base = base_of(request.environ, self._settings)
+        return table_page(title, self._settings.title, base, intro, [table], texts)
+
     def _body(self) -> bytes:
         return self._bodies.read(request)
 
     # ---------------------------------------------------------------------------- streams
+
+    def streams(self) -> Response:
+        streams = self._service.streams()
+        base = base_of(request.environ, self._settings)
+
+        def page() -> str:
+            columns = [name for name in (streams[0] if streams else ()) if name != "stream"]
+            rows = [
+                (
+                    link(f"{base}streams/{quote(each['stream'], safe='')}", each["stream"]),
+                    *(_text_of(each[name]) for name in columns),
+                )
+                for each in streams
+            ]
+            table = HtmlTable(("stream", *columns), rows, "There are no streams yet.")
+            return self._page("Streams", "What was pushed to each stream.", table)
+
+        return self._seen({"streams": streams}, page)
+
+    def stream(self, name: str) -> Response:
+        state = self._service.stream(name)
+        return self._seen(state, lambda: self._page(state["stream"], "A stream.", _state(state)))
 
     def delete(self, delete: Callable[[str], None], name: str) -> Response:
         self._authorize()
@@ -246,7 +297,23 @@ class _Views:
             }
             for each in self._service.queries()
         ]
-        return _json({"queries": result})
+
+        def page() -> str:
+            columns = ("name", "language", "state")
+            rows = [(link(e["url"], e["name"]), e["language"], e["state"]) for e in result]
+            table = HtmlTable(columns, rows, "There are no continuous queries yet.")
+            return self._page("Continuous queries", "Queries over streams.", table)
+
+        return self._seen({"queries": result}, page)
+
+    def query(self, name: str) -> Response:
+        state = self._service.explain(name)
+
+        def page() -> str:
+            results = link(f"{self._url(name)}/results?follow=false", "Results so far")
+            return self._page(state["name"], results, _state(state), state["text"].strip())
+
+        return self._seen(state, page)
 
     def _url(self, name: str) -> str:
         return f"{base_of(request.environ, self._settings)}queries/{quote(name)}"

@@ -12,17 +12,18 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from flask import Response
+from markupsafe import Markup
 
 from annotations.namespaces import DCTERMS, HYDRA, RDF, RDF_TYPE, RDFS, VOID, XSD
 from annotations.terms import Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import mappings
 from tpf_server.fragments.writers.base import Chosen
-from tpf_server.web.html import render
+from tpf_server.web.html import HtmlTable, link, table_page
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
 from tpf_server.web.resources import Resource
-from tpf_server.web.responses import answer
+from tpf_server.web.responses import html_answer
 from tpf_server.web.site import Site
 
 # The vocabulary of time labels as a document, served where its namespace says.
@@ -100,11 +101,18 @@ def vocabulary_document(served: _ServedVocabulary, base: str, chosen: Chosen) ->
     """Return the document of a vocabulary, as HTML or RDF."""
     namespace, title, terms = served
     if isinstance(chosen.writer, HtmlWriter):
-        page = render(
-            "vocabulary.html", title=title, site_title=title, base=base, namespace=namespace,
-            terms=terms,
-        )  # fmt: skip
-        response = answer(page, "text/html; charset=utf-8")
+        table = HtmlTable(
+            ("term", "what it says"),
+            [
+                (
+                    Markup('<a id="{0}" href="{1}{0}">{0}</a>').format(each.name, namespace),
+                    each.comment,
+                )
+                for each in terms
+            ],
+        )
+        intro = f"The terms of the namespace {namespace}"
+        response = html_answer(table_page(title, title, base, intro, [table]))
     else:
         response = rdf_answer(list(_triples(namespace, title, terms)), chosen)
     response.headers["Cache-Control"] = "public, max-age=3600"
@@ -164,6 +172,32 @@ _STATUSES = {
     422: ("Facts refused", "A fact has no label, has ended or overlaps another; nothing changed."),
     503: ("Busy", "Too many bodies are arriving; Retry-After says when to try again."),
 }
+
+
+def documentation_page(site: Site, base: str, resources: Mapping[str, Resource]) -> str:
+    """Return the documentation for people."""
+    urls = [
+        (
+            link(base + each.template, each.rule) if "<" not in each.rule else f"/{each.template}",
+            each.about,
+            ", ".join(f"{name}: {operation.title}" for name, operation in each.operations.items()),
+        )
+        for each in resources.values()
+    ]
+    forms = [
+        (link(endpoint.url, endpoint.title), endpoint.template)
+        for endpoint in site.endpoints(base).values()
+    ]
+    return table_page(
+        "Interface",
+        site.settings.title,
+        base,
+        "The URLs of this server, and the form of each dataset. Programs get this page as a Hydra "
+        "ApiDocumentation, in JSON-LD.",
+        [HtmlTable(("URL", "what", "methods"), urls), HtmlTable(("dataset", "form"), forms)],
+    )
+
+
 _PAGE_PROPERTIES = ("totalItems", "view", "search")
 # The library keeps the address of the document in a global variable.
 _one_at_a_time = threading.Lock()

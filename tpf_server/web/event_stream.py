@@ -37,7 +37,7 @@ from tpf_server.store.protocols import BatchRun, FactEvent, LiveStore
 from tpf_server.web.html import TermCells, markup, render
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
-from tpf_server.web.responses import answer, without_body
+from tpf_server.web.responses import html_answer, without_body
 
 # The nodes of a Linked Data FactEvent Stream: which batches are on which, and their triples.
 #
@@ -288,7 +288,7 @@ def _shown(
     if not isinstance(chosen.writer, HtmlWriter):
         return rdf_answer(node.triples, chosen)
     page = _event_page(endpoint, node.triples, urlencode(asked), title)
-    return answer(page, "text/html; charset=utf-8")
+    return html_answer(page)
 
 
 def _parameters(request: Request) -> Mapping[str, int]:

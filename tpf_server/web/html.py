@@ -276,3 +276,36 @@ _ENVIRONMENT.globals.update(style=Markup(_STYLE), script=Markup(_SCRIPT))  # noq
 def render(template: str, **values: Any) -> str:
     """Render a template."""
     return _ENVIRONMENT.get_template(template).render(values)
+
+
+class HtmlTable(NamedTuple):
+    """A table: the first cell of a row is its head."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    empty: str = ""
+
+
+def table_page(
+    title: str,
+    site_title: str,
+    base: str,
+    intro: str,
+    tables: Sequence[HtmlTable],
+    texts: Sequence[str] = (),
+) -> str:
+    """Render a page of tables, below an introduction and preformatted texts."""
+    return render(
+        "tables.html",
+        title=title,
+        site_title=site_title,
+        base=base,
+        intro=intro,
+        tables=tables,
+        texts=texts,
+    )
+
+
+def link(url: str, text: str) -> Markup:
+    """Make a link."""
+    return Markup('<a href="{}">{}</a>').format(url, text)

@@ -28,9 +28,9 @@ from tpf_server.web.responses import (
     ALL_METHODS,
     NO_SNIFFING,
     AsGiven,
-    answer,
     base_of,
     by_method,
+    html_answer,
     see_other,
 )
 from tpf_server.web.site import Site
@@ -131,9 +131,11 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
             base=base,
             entries=entries,
             sparkline=sparkline,
+            continuous=site.settings.continuous,
+            description=site.settings.description,
             query_page=site.settings.watched_at and urljoin(base, site.settings.watched_at),
         )
-        response = answer(body, "text/html; charset=utf-8")
+        response = html_answer(body)
     else:
         response = rdf_answer(list(catalog(base, site.settings, entries)), chosen)
     response.headers["Cache-Control"] = "public, max-age=10"

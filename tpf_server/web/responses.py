@@ -8,7 +8,7 @@ from email.utils import formatdate
 from functools import lru_cache
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from flask import Response, request
+from flask import Request, Response, request
 from werkzeug.datastructures import Headers
 from werkzeug.http import parse_date
 
@@ -118,6 +118,16 @@ def answer(body: str | bytes, media_type: str, status: int = 200) -> Response:
 def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Response:
     """Answer with a JSON document."""
     return answer(json.dumps(value, ensure_ascii=False, indent=1) + "\n", media_type, status)
+
+
+def wants_html(asked: Request) -> bool:
+    """True for a browser; programs get JSON, also where they do not care."""
+    return asked.accept_mimetypes.best_match([JSON, "text/html"], JSON) != JSON
+
+
+def html_answer(body: str) -> Response:
+    """Answer with a page for people."""
+    return answer(body, "text/html; charset=utf-8")
 
 
 def without_body(status: int = 200) -> Response:

@@ -27,7 +27,12 @@ from tpf_server.fragments.dataset import EVERYTHING
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.writers.base import Negotiator
 from tpf_server.store.failures import store_failures
-from tpf_server.web.api_doc import api_documentation, vocabularies, vocabulary_document
+from tpf_server.web.api_doc import (
+    api_documentation,
+    documentation_page,
+    vocabularies,
+    vocabulary_document,
+)
 from tpf_server.web.bodies import authorize
 from tpf_server.web.event_stream import event_stream
 from tpf_server.web.index import index
@@ -47,8 +52,10 @@ from tpf_server.web.responses import (
     by_method,
     client_of,
     dress,
+    html_answer,
     json_answer,
     see_other,
+    wants_html,
 )
 from tpf_server.web.site import Site
 
@@ -227,9 +234,14 @@ class Views:
         """The API documentation."""
 
         def answer() -> Response:
-            document = api_documentation(self._site, self._base(), self._resources)
-            response = json_answer(document, media_type="application/ld+json")
+            parts = self._site, self._base(), self._resources
+            if wants_html(request):
+                response = html_answer(documentation_page(*parts))
+            else:
+                document = api_documentation(*parts)
+                response = json_answer(document, media_type="application/ld+json")
             response.headers["Cache-Control"] = "public, max-age=60"
+            response.headers["Vary"] = "Accept"
             return response
 
         return _read(answer)

@@ -1,5 +1,6 @@
 """The API documentation equals the routes and pages."""
 
+import html
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from annotations.namespaces import HYDRA, RDF_TYPE
 from annotations.terms import Quad
 from tests.support.served import BASE, TMP, Served, parse
 from tests.tpf_server.conftest import STATIC
+from tpf_server.web.resources import RESOURCES
 
 DOC = f"{BASE}api-doc#"
 NAMES = {
@@ -118,3 +120,15 @@ def test_what_is_not_served_is_not_described(tmp_path: Path) -> None:
         assert "queries" not in text
         (collection,) = json.loads(text)["entrypoint"]["collection"]
         assert collection["@id"] == f"{BASE}trains#dataset"
+
+
+def test_people_get_the_interface_as_a_page(shared: Served) -> None:
+    page = shared.get("api-doc", "text/html,*/*;q=0.8")
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    for resource in RESOURCES.values():
+        assert f"/{html.escape(resource.template)}<" in page.text
+    for accept in (None, "*/*", "application/ld+json", "text/turtle"):
+        response = shared.get("api-doc", accept)
+        assert response.headers["Content-Type"] == "application/ld+json"
+        assert response.headers["Vary"] == "Accept"

@@ -59,7 +59,7 @@ def test_every_dataset_is_described(tmp_path: Path, media_type: str) -> None:
         assert objects(rows, service, f"{DCAT}servesDataset") == [DATASET]
         (described,) = objects(rows, service, f"{DCAT}endpointDescription")
         assert served.get(described.removeprefix(BASE)).status_code == 200
-        people = served.get("", "text/html").text
+        people = served.get("trains", "text/html").text
         assert f'rel="license" href="{LICENSE}"' in people
         assert "Where they are, " in people
 
