@@ -1,5 +1,22 @@
 """Words that several parts say."""
 
+from functools import cache
+from typing import Final
+
+HOME: Final = "https://live-linked-data.example/"
+"""Where the project is, as `[project.urls]` in pyproject.toml states."""
+
+
+@cache
+def user_agent(program: str) -> str:
+    """Return what a program calls itself in requests, with a contact."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"{program}/{version('live-linked-data')} (+{HOME})"
+    except PackageNotFoundError:  # from a folder of sources
+        return f"{program} (+{HOME})"
+
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return a count with its noun: ``1 fact``, ``2 facts``."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from annotations.wording import HOME, user_agent
 from tpf_server.configuration import ENVIRONMENT_PREFIX
 from tpf_server.settings import Settings, table
 
@@ -95,7 +96,7 @@ def test_every_dependency_has_bounds() -> None:
 
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-OURS = {"./run", "tests/peers/install", "tests/installed.py", "docker"}
+OURS = {"./run", "tests/conformance/fetch", "tests/peers/install", "tests/installed.py", "docker"}
 """Commands that steps of workflows may be; a contributor can run each of them here."""
 
 
@@ -128,6 +129,11 @@ def test_a_release_needs_the_version_of_everything_and_an_address(tmp_path: Path
         (tmp_path / name).write_text(text.replace(version, "999"))
         assert name in refusal(f"v{version}")
         (tmp_path / name).write_text(text)
+
+
+def test_requests_name_the_address_of_the_project() -> None:
+    assert PYPROJECT["project"]["urls"]["Homepage"] == HOME
+    assert user_agent("tpf-client").endswith(f" (+{HOME})")
 
 
 def test_all_packages_state_that_they_have_types() -> None:

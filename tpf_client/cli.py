@@ -22,6 +22,7 @@ from tpf_client.client import Client
 from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.fragments.destinations import not_a_url
+from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance, Budget
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
@@ -48,6 +49,10 @@ def _format_option(name: str) -> Format:
     if format_ is None:
         raise typer.BadParameter(f"no format {name!r}: {', '.join(Format)}, or a media type")
     return format_
+
+
+def _rate(text: str) -> Limits:
+    return Limits(max_requests_per_second=float(text))
 
 
 @app.command(
@@ -147,6 +152,16 @@ def query(
             "dataset; can be repeated",
         ),
     ] = None,
+    limits: Annotated[
+        Limits | None,
+        typer.Option(
+            "--requests-per-second",
+            parser=_rate,
+            metavar="NUMBER",
+            help="requests to one host, on average; this machine gets as many as it takes "
+            f"[default: {Limits().max_requests_per_second:g}]",
+        ),
+    ] = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -182,7 +197,9 @@ def query(
     if (text is None) == (file is None):
         raise typer.BadParameter("give the query: behind the URLs, with -q, or with -f")
     try:
-        asking = Client(*urls, allowed_origins=allow_link or (), strict=strict, signal=signal)
+        asking = Client(
+            *urls, limits=limits, allowed_origins=allow_link or (), strict=strict, signal=signal
+        )
     except ClientError as error:
         raise typer.BadParameter(str(error), param_hint="--allow-link") from error
     sparql = text if text is not None else _read(file)

@@ -105,7 +105,10 @@ def is_web_iri(text: str) -> bool:
 PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
 _RESERVED_NAMES = frozenset(
-    {"api-doc", "healthz", "readyz", "metrics", "streams", "queries", "query", "sparql"}
+    {
+        *("api-doc", "healthz", "readyz", "metrics", "robots.txt"),
+        *("streams", "queries", "query", "sparql"),
+    }
 )
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")

@@ -12,6 +12,7 @@ import requests
 import typer
 
 from annotations.clock import Clock, SystemClock
+from annotations.wording import user_agent
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.options import InputSpan, LoadWork, grouped, is_listener, is_web_url
 from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
@@ -99,7 +100,7 @@ def write_or_publish(
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(requests.Session())
-        session.headers["Accept"] = _ACCEPT
+        session.headers.update({"Accept": _ACCEPT, "User-Agent": user_agent("tpf-load")})
         asking = Asking(SystemClock(), session, stopped, server.polls)
         dynamic.write(lambda: make_feed(asking), span, work)
         if server.push is not None:

@@ -16,7 +16,7 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad
-from annotations.wording import counted
+from annotations.wording import counted, user_agent
 from loaders.commands.options import grouped, is_web_url
 from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
@@ -127,6 +127,7 @@ def ldes(given: Following) -> None:
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(requests.Session())
+        session.headers["User-Agent"] = user_agent("tpf-load")
         memory = LdesState(given.state or ":memory:", f"{given.url} to {given.push or given.facts}")
         stack.callback(memory.close)
         follower = LdesFollower(given.url, memory, session, clock, given.allow_link or (), _failed)

@@ -12,6 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.whole_files import replaced_file
+from annotations.wording import user_agent
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, host_parts
 from loaders.stream.spool import Spool
@@ -73,6 +74,7 @@ class EventFollower:
         reported = False
         try:
             with requests.Session() as session:
+                session.headers["User-Agent"] = user_agent("tpf-load")
                 while not self._leaving.is_set():
                     reader = EventReader(MAX_MESSAGE)
                     try:

@@ -12,7 +12,6 @@ from tests.support.evaluation import evaluate
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tests.support.oracle import quad_of
 from tests.support.w3c import (
-    EVALUATED,
     SPARQL11,
     SPARQL12,
     Case,
@@ -21,6 +20,7 @@ from tests.support.w3c import (
     expected_solutions,
     in_order,
     iri_of,
+    needed,
     read_quads,
     same_answers,
     same_rows,
@@ -30,9 +30,7 @@ from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.results import to_csv
 
-pytestmark = pytest.mark.skipif(
-    any(suite.missing for suite in EVALUATED), reason="the W3C tests are not in ../shared/data"
-)
+pytestmark = needed()
 
 SKIPPED: dict[str, str] = {
     "1.2/expression/not-not": "SPARQL 1.1, section 17.2.2: the effective boolean value of an"

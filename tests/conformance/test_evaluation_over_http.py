@@ -16,19 +16,17 @@ import rdflib
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_server import LiveServer
 from tests.support.w3c import (
-    EVALUATED,
     Case,
     evaluations,
     expected_solutions,
+    needed,
     read_quads,
     same_answers,
     same_rows,
 )
 from tpf_client import Client, Solutions
 
-pytestmark = pytest.mark.skipif(
-    any(suite.missing for suite in EVALUATED), reason="the W3C tests are not in ../shared/data"
-)
+pytestmark = needed()
 
 SKIPPED: dict[str, str] = {}
 """Names of tests, with the reason and the sentence of the specification."""

@@ -12,17 +12,14 @@ import pytest
 from annotations.terms import DEFAULT_GRAPH, Term, Variable
 from tests.support.evaluation import evaluate
 from tests.support.oracle import quad_of, solutions_of
-from tests.support.w3c import MF, QT, same_rows
+from tests.support.w3c import DATA, MF, QT, needed, same_rows
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_WRITERS
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 BASE = "http://www.w3.org/tests/"
 
-pytestmark = pytest.mark.skipif(
-    not (DATA / "w3c-sparql10").is_dir(), reason="the W3C tests are not in ../shared/data"
-)
+pytestmark = needed()
 
 SKIPPED: dict[str, str] = {}
 """Tests that fail, each with the reason: none."""

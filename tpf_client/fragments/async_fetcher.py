@@ -1,7 +1,6 @@
 """Fetch pages in an event loop: with `requests`, or with the browser's ``fetch``."""
 
 import asyncio
-import random
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,7 +17,7 @@ from tpf_client.errors import (
 from tpf_client.fragments.destinations import IN_BROWSER, Destinations, Origin, origin
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight
 from tpf_client.fragments.page_reader import ACCEPTED_FORMATS
-from tpf_client.fragments.responses import Fields, Limits, Response, attempts
+from tpf_client.fragments.responses import Attempts, Fields, Limits, Response
 
 if TYPE_CHECKING:
     import requests
@@ -158,7 +157,7 @@ class AsyncFetcher(Fetcher):
             vocabulary=vocabulary,
         )
         self._http = http
-        self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
+        self._attempts = Attempts(clock, self.limits)
         self._slots: dict[Origin, asyncio.Semaphore] = {}
         self._tasks: dict[asyncio.Task[None], InFlight] = {}
 
@@ -204,7 +203,7 @@ class AsyncFetcher(Fetcher):
         slot = self._slots.setdefault(origin(url), asyncio.Semaphore(self.parallelism))
         async with slot:
             kept, headers = self._asked(entry.request)
-            tries = attempts(url, self.limits, self._jitter)
+            tries = self._attempts.of(url)
             retry, pause = False, next(tries)
             try:
                 while True:

@@ -29,8 +29,9 @@ _URL = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _USER = re.compile(r"(?<=://)[^/?#\\]*@")
-_LOOPBACK: Final = "localhost"
-_LOOPBACKS: Final = (_LOOPBACK, "127.0.0.1", "[::1]")
+THIS_MACHINE: Final = "localhost"
+"""The host of origins on this machine."""
+_LOOPBACKS: Final = (THIS_MACHINE, "127.0.0.1", "[::1]")
 _LONGEST = 2**18
 """Characters of a URL at most: a literal in a query may be long."""
 _SHORT: Final = 2**10
@@ -95,7 +96,7 @@ def _exactly(url: str) -> Origin:
         raise SourceError(_shown(url), f"not a URL that can be asked: port {port}")
     default = _PORTS[match["scheme"].lower()]
     host = match["host"].lower()
-    return Origin(_LOOPBACK if host in _LOOPBACKS else host, None if port == default else port)
+    return Origin(THIS_MACHINE if host in _LOOPBACKS else host, None if port == default else port)
 
 
 def not_a_url(text: str) -> str | None:

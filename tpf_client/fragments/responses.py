@@ -2,13 +2,15 @@
 
 import json
 import random
+import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
 
+from annotations.clock import Clock
 from annotations.namespaces import HYDRA
 from annotations.seconds import check_seconds
 from annotations.terms import Term, is_literal, literal_parts
@@ -19,9 +21,12 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
+from tpf_client.fragments.destinations import THIS_MACHINE, Origin, origin
 from tpf_client.fragments.freshness import read_http_date, whole_number
 from tpf_client.fragments.page_reader import parse_page_body
 
+_SECOND: Final = timedelta(seconds=1)
+_LEAST_RATE: Final = 1e-6
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _DESCRIPTION: Final = Term(f"<{HYDRA}description>")
 _EXPLAINED: Final = 10_000
@@ -56,6 +61,7 @@ class Limits:
         connect_timeout: seconds until a connection stands.
         read_timeout: seconds between two bytes.
         total_timeout: seconds for one whole response, which is not retried.
+        max_requests_per_second: to one host, on average; none to the machine itself.
         retries: how often a failed request is sent again.
         backoff: seconds before the first retry, doubled for each further one, with full jitter.
         max_backoff: the most seconds; a longer ``Retry-After`` fails the request.
@@ -65,12 +71,13 @@ class Limits:
         max_query_seconds: the most time of reading and work.
 
     Raises:
-        ValueError: seconds out of range.
+        ValueError: seconds or a rate out of range.
     """
 
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
     total_timeout: float = 120.0
+    max_requests_per_second: float = 100.0
     retries: int = 3
     backoff: float = 0.25
     max_backoff: float = 30.0
@@ -88,6 +95,9 @@ class Limits:
             max_backoff=self.max_backoff,
             max_query_seconds=self.max_query_seconds,
         )
+        if not self.max_requests_per_second >= _LEAST_RATE:
+            value = self.max_requests_per_second
+            raise ValueError(f"max_requests_per_second: {_LEAST_RATE} or more, not {value!r}")
 
 
 @dataclass(slots=True)
@@ -101,35 +111,58 @@ class Response:
     received: datetime
 
 
-def attempts(
-    url: str, limits: Limits, jitter: random.Random
-) -> Generator[float, Response | ConnectionFailedError, Response]:
-    """Yield seconds to wait before each request; return the response with status 200 or 304.
+class Attempts:
+    """Decide when the requests of a client are sent, and sent again. Thread-safe."""
 
-    It is sent the response to that request, or the failure.
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
+        self._lock = threading.Lock()
+        self._turns: dict[Origin, datetime] = {}
 
-    Raises:
-        SourceError: no such response; the leaf class says why.
-    """
-    attempt, seconds = 0, 0.0
-    while True:
-        answer = yield seconds
-        wish: float | None = None
-        failure: SourceError
-        if isinstance(answer, Response):
-            if answer.status in (200, 304):
-                return answer
-            failure = HttpError(url, answer.status, _explanation(answer))
-            if answer.status not in _RETRIED:
+    def of(self, url: str) -> Generator[float, Response | ConnectionFailedError, Response]:
+        """Yield seconds to wait before each request; return the response with status 200 or 304.
+
+        It is sent the response to that request, or the failure.
+
+        Raises:
+            SourceError: no such response; the leaf class says why.
+        """
+        limits, attempt, seconds = self._limits, 0, 0.0
+        while True:
+            answer = yield max(seconds, self._turn(url))
+            wish: float | None = None
+            failure: SourceError
+            if isinstance(answer, Response):
+                if answer.status in (200, 304):
+                    return answer
+                failure = HttpError(url, answer.status, _explanation(answer))
+                if answer.status not in _RETRIED:
+                    raise failure
+                wish = _retry_after(answer)
+            else:
+                failure = answer
+            if attempt >= limits.retries or (wish or 0.0) > limits.max_backoff:
                 raise failure
-            wish = _retry_after(answer)
-        else:
-            failure = answer
-        if attempt >= limits.retries or (wish or 0.0) > limits.max_backoff:
-            raise failure
-        pause = min(limits.backoff * 2**attempt, limits.max_backoff)
-        seconds = jitter.uniform(0, pause) if wish is None else wish
-        attempt += 1
+            pause = min(limits.backoff * 2**attempt, limits.max_backoff)
+            seconds = self._jitter.uniform(0, pause) if wish is None else wish
+            attempt += 1
+
+    def _turn(self, url: str) -> float:
+        """Return the seconds until the host may get one more request."""
+        try:
+            place = origin(url)
+        except SourceError:  # as the request will say
+            return 0.0
+        if place.host == THIS_MACHINE:
+            return 0.0
+        with self._lock:
+            now = self._clock.now()
+            # What was not asked for in the last second may be now.
+            turn = max(self._turns.get(place, now), now - _SECOND)
+            self._turns[place] = turn + _SECOND / self._limits.max_requests_per_second
+        return max((turn - now).total_seconds(), 0.0)
 
 
 def _retry_after(response: Response) -> float | None:

@@ -6,7 +6,6 @@ and a size, and another thread can end it.
 
 import io
 import math
-import random
 import re
 import socket
 import threading
@@ -31,6 +30,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from annotations.clock import Clock
 from annotations.event_reader import EventReader, ServerEvent, event_headers
+from annotations.wording import user_agent
 from tpf_client.errors import (
     ClosedError,
     ConnectionFailedError,
@@ -46,7 +46,7 @@ from tpf_client.fragments.deltas import (
     available,
 )
 from tpf_client.fragments.destinations import Destinations
-from tpf_client.fragments.responses import PHRASES, Limits, Response, attempts
+from tpf_client.fragments.responses import PHRASES, Attempts, Limits, Response
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5
@@ -224,7 +224,7 @@ def pooled_session(size: int) -> requests.Session:
     # A tick's request is mostly its head: what HTTP/1.1 takes for granted is left out of it.
     encodings = str(session.headers["Accept-Encoding"]).replace("deflate, ", "")
     session.headers.clear()
-    session.headers.update({"User-Agent": "tpf-client", "Accept-Encoding": encodings})
+    session.headers.update({"User-Agent": user_agent("tpf-client"), "Accept-Encoding": encodings})
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
     adapter = _Adapter(pool_connections=16, pool_maxsize=size)
     session.mount("http://", adapter)
@@ -330,7 +330,7 @@ class Transport:
         self._destinations = destinations
         self._requests = _Requests(session, connections)
         self._dictionaries = Dictionaries(limits.max_page_bytes)
-        self._jitter = random.Random()  # noqa: S311 - it spreads the retries of many clients
+        self._attempts = Attempts(clock, limits)
         self._exchanges: set[Exchange] = set()
         self._closed = False
 
@@ -359,7 +359,7 @@ class Transport:
             SourceError: no such response; the leaf class says why.
             ClosedError: `cancelled` was set.
         """
-        tries = attempts(url, self._limits, self._jitter)
+        tries = self._attempts.of(url)
         retry, pause = False, next(tries)
         while True:
             if pause:

@@ -64,6 +64,8 @@ _TEXT: Final = "text"
 """Among the encodings of kept bodies: the text that clients may have as a dictionary."""
 _PLAIN: Final = Codings(None)
 _POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+_NOT_INDEXED = ("X-Robots-Tag", "noindex")
+"""Of pages for people, but the front: there are as many fragments as patterns."""
 
 
 class Reply(NamedTuple):
@@ -133,14 +135,14 @@ def read_fragment(
     if environ["REQUEST_METHOD"] == "HEAD":
         # Nothing is said about the length: it would have to be made to be known.
         fields = [*_freshness(query, chosen, environ), ("ETag", page.tag()), _vary(query)]
-        return Reply("200 OK", [*fields, *COMMON, *_kind(chosen), *_links(query)], b"")
+        return Reply("200 OK", [*fields, *COMMON, *_kind(query, chosen), *_links(query)], b"")
     sent = page.sent(environ.get("HTTP_AVAILABLE_DICTIONARY"))
     brief = sent.encoding == DELTA
     headers = [
         *_freshness(query, chosen, environ, brief=brief),
         ("ETag", sent.tag),
         _vary(query),
-        *_kind(chosen),
+        *_kind(query, chosen),
     ]
     # Who has a page of before has its links, and what else stays the same.
     headers += PUBLIC if brief else [*COMMON, *_links(query)]
@@ -185,11 +187,13 @@ def _vary(query: PinnedRequest) -> tuple[str, str]:
     return _VARY_STATIC if query.snapshot is None else _VARY_LIVE
 
 
-def _kind(chosen: Chosen) -> list[tuple[str, str]]:
+def _kind(query: PinnedRequest, chosen: Chosen) -> list[tuple[str, str]]:
     # Text may be of another encoding; the other formats are UTF-8 always.
     text = "; charset=utf-8" if chosen.media_type.startswith("text/") else ""
     kind = ("Content-Type", f"{chosen.media_type}{text}")
-    return [kind, _POLICY] if _is_html(chosen) else [kind]
+    if not _is_html(chosen):
+        return [kind]
+    return [kind, _POLICY, _NOT_INDEXED] if query.request.parameters else [kind, _POLICY]
 
 
 def _links(query: PinnedRequest) -> list[tuple[str, str]]:

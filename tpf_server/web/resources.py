@@ -54,6 +54,11 @@ RESOURCES: Final = {
         "Where the datasets are described, as VoID wants it found (section 7.2).",
         {"GET": Operation("Find the datasets", "index", None, (303,))},
     ),
+    "robots": Resource(
+        "/robots.txt",
+        "What search engines may read (RFC 9309): fronts, not fragments.",
+        {"GET": Operation("Read what robots may read")},
+    ),
     "documentation": Resource(
         "/api-doc",
         "The documentation of the interface.",

@@ -167,6 +167,14 @@ def _uncached(text: str) -> Response:
     return response
 
 
+ROBOTS: Final = """\
+User-agent: *
+Disallow: /*?
+Disallow: /*/
+Allow: /query/$
+"""
+"""The catalogue, the fronts of datasets, and the query page; there are too many fragments."""
+
 _VOCABULARY = {"GET": Operation("Read the vocabulary", None, None, (406,))}
 
 
@@ -249,6 +257,10 @@ class Views:
     def void(self) -> Response:
         """Where VoID looks for descriptions of datasets."""
         return _read(lambda: see_other(self._base()))
+
+    def robots(self) -> Response:
+        """What search engines may read."""
+        return _read(lambda: answer(ROBOTS, "text/plain; charset=utf-8"))
 
     def healthz(self) -> Response:
         """The process runs."""

@@ -3,10 +3,13 @@
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import combinations
 
 import pytest
 import requests
 import responses
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotations.clock import ManualClock, SystemClock
 from annotations.namespaces import XSD
@@ -25,7 +28,7 @@ from tpf_client.fragments import page_reader
 from tpf_client.fragments.fetcher import FetchOutcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
-from tpf_client.fragments.responses import Limits
+from tpf_client.fragments.responses import Attempts, Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 URL = "http://ex.org/d?p=x"
@@ -165,6 +168,35 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says() -> None:
     assert len(fetcher.get(Request(URL)).facts) == 1
     assert clock.now() == START + timedelta(seconds=9)
     assert fetcher.statistics.retries == 2
+
+
+@settings(deadline=None)
+@given(
+    rate=st.floats(0.1, 200),
+    asked=st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 2)), min_size=1, max_size=80),
+)
+def test_no_host_is_asked_more_often_than_is_polite(
+    rate: float, asked: list[tuple[str, float]]
+) -> None:
+    clock = ManualClock(START)
+    pacing = Attempts(clock, Limits(max_requests_per_second=rate))
+    sent: dict[str, list[float]] = {"a": [], "b": []}
+    for host, pause in asked:
+        clock.advance_to(clock.now() + timedelta(seconds=pause))
+        wait = next(pacing.of(f"https://{host}.test/d?subject=x"))
+        assert wait <= len(asked) / rate
+        sent[host].append((clock.now() - START).total_seconds() + wait)
+        assert next(pacing.of("http://127.0.0.1:3000/d")) == 0
+    for times in sent.values():
+        # A second's worth at once, and one more for each part of a second that has begun.
+        for first, last in combinations(range(len(times)), 2):
+            assert last - first <= rate * (times[last] - times[first] + 1) + 1e-3
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
+def test_a_rate_is_a_positive_number(rate: float) -> None:
+    with pytest.raises(ValueError, match="max_requests_per_second"):
+        Limits(max_requests_per_second=rate)
 
 
 @responses.activate

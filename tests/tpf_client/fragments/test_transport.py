@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from annotations.clock import SystemClock
+from annotations.wording import user_agent
 from tpf_client.errors import ConnectionFailedError, SourceError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.responses import Limits
@@ -57,7 +58,7 @@ def test_requests_are_those_of_the_library(port: int, place: str, path: str) -> 
     with requests.Session() as usual, closing(_transport()) as transport:
         encodings = str(usual.headers["Accept-Encoding"]).replace("deflate, ", "")
         usual.headers.clear()
-        usual.headers.update({"User-Agent": "tpf-client", "Accept-Encoding": encodings})
+        usual.headers.update({"User-Agent": user_agent("tpf-client"), "Accept-Encoding": encodings})
         head = {"Accept": "text/plain", "Accept-Encoding": f"{encodings}, dcz"}
         expected = usual.get(url, headers=head, timeout=60.0).text
         assert _body(transport, url) == expected

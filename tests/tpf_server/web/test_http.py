@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from contextlib import closing
 from email.message import Message
 from http.client import HTTPConnection
@@ -114,6 +115,23 @@ def test_the_api_documentation_is_valid_hydra_without_remote_contexts(shared: Se
 def test_every_response_links_to_the_documentation(shared: Served) -> None:
     for path in ("trains", "", "nothing", "healthz"):
         assert f"<{BASE}api-doc>" in shared.get(path).headers["Link"]
+
+
+def test_search_engines_get_fronts_and_no_fragments(shared: Served) -> None:
+    robots = shared.get("robots.txt")
+    assert robots.headers["Content-Type"] == "text/plain; charset=utf-8"
+    rules = [line.partition(": ") for line in robots.text.splitlines()]
+    refused = [rest.replace("*", ".*") for name, _, rest in rules if name == "Disallow"]
+    for path, indexed in (
+        ("", True), ("trains", True), ("trains?page=2", False), ("trains/plain?page=1", False),
+        ("trains?subject=http://example.org/t2", False), ("stations", True),
+    ):  # fmt: skip
+        page = shared.get(path, "text/html")
+        assert (page.headers.get("X-Robots-Tag") != "noindex") is indexed, path
+        assert any(re.match(re.escape(each).replace(r"\.\*", ".*"), f"/{path}")
+                   for each in refused) is not indexed, path  # fmt: skip
+        # Programs do not index, and their heads are short.
+        assert "X-Robots-Tag" not in shared.get(path, "application/n-quads").headers
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
