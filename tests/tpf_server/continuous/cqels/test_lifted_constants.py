@@ -50,6 +50,15 @@ QUERIES = {
     "a join": f"SELECT ?a ?c {{ {ONE} {TWO} }}",
     "static": f"SELECT ?a ?d {{ {ONE} ?b <urn:near> ?d }}",
     "grouped": f"SELECT ?b (COUNT(?c) AS ?n) {{ {GROUPS} }} GROUP BY ?b",
+    "beside nothing": f"SELECT ?b ?c {{ {TWO} FILTER NOT EXISTS {{ {ONE} }} FILTER(?c > @C) }}",
+    "without others": f"SELECT ?b (?c + 1 AS ?d) {{ {TWO} MINUS {{ {ONE} }} FILTER(@C < ?c) }}",
+    "optional": f"SELECT ?a ?c {{ {GROUPS} FILTER(?c = @C) }} ORDER BY ?a ?c",
+    "one or the other": f"SELECT ?b {{ {{ {ONE} }} UNION {{ {TWO} FILTER(?c < @C) }}"
+    " FILTER(?b != @N) }",
+    "groups of groups": f"SELECT ?n (COUNT(?b) AS ?m) {{ SELECT ?b (COUNT(?a) AS ?n) {{ {ONE} }}"
+    " GROUP BY ?b } GROUP BY ?n HAVING(COUNT(?b) > @C)",
+    "decided by others": f"SELECT ?b {{ {TWO} FILTER(IF(EXISTS {{ {ONE} }}, ?c, 1) >= @C) }}",
+    "all of them": f"SELECT (COUNT(?a) AS ?n) {{ {ONE} }} HAVING(COUNT(?a) >= @C)",
 }
 """Each differs in the windows too, if it is told to."""
 
@@ -137,6 +146,10 @@ LATE = {
     "the same": "SELECT ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b }"
     " FILTER NOT EXISTS { STREAM <urn:s1> [NOW] { ?b <urn:p> ?c } } }",
     "distinct": "SELECT DISTINCT ?b { STREAM <urn:s1> [RANGE 8ms SLIDE 2ms] { ?a <urn:p> ?b } }",
+    "absence": "SELECT ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } FILTER(?b = <urn:n%d>)"
+    " FILTER NOT EXISTS { STREAM <urn:s1> [NOW] { ?b <urn:p> ?c } } }",
+    "union": "SELECT ?a { { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } } UNION"
+    " { STREAM <urn:s1> [RANGE 5ms] { ?b <urn:p> ?a } } FILTER(?b = <urn:n%d>) }",
 }
 
 

@@ -2,10 +2,10 @@
 
 Differing subjects and objects of triple patterns become variables, and a table of instances is
 joined in, so an arrival costs as many instances as match it. Constants in comparisons of the last
-FILTER or HAVING are lifted too (see `Dispatch`). Only queries whose instances do not disturb each
-other are merged: a basic graph pattern under filters, BIND, grouping by keys, projection and
-DISTINCT. Queries of any kind that differ in OFFSET and LIMIT alone share one order (see `Slices`);
-with other differences, each has its own (see `OwnSlices`).
+FILTER or HAVING are lifted too (see `Dispatch`), whatever is below. Constants in triple patterns are
+where the instances do not disturb each other: in a basic graph pattern under filters, BIND,
+grouping by keys, projection and DISTINCT. Queries of any kind that differ in OFFSET and LIMIT alone
+share one order (see `Slices`); with other differences, each has its own (see `OwnSlices`).
 
 Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
 in RANGE share a plan: the content of their windows meets nothing that comes later.
@@ -94,10 +94,15 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         sliced = replace(pattern, offset=0, limit=None)
         pattern = pattern.input
     bgp = _only_bgp(pattern)
-    if bgp is None or query.query.form == "ASK" or query.varies:
-        common = query.query if sliced is None else replace(query.query, pattern=sliced)
-        return Template((common, query.windows), (), 0, True, part)
     constants: list[Term] = []
+    if bgp is None or query.query.form == "ASK" or query.varies:
+        # What there is without any element could not be given to who comes later.
+        if query.query.form != "ASK" and sliced is None and query.waits_for_elements(pattern):
+            pattern = _comparing(pattern, constants, None)
+        if sliced is not None:
+            pattern = replace(sliced, input=pattern)
+        common = replace(query.query, pattern=pattern)
+        return Template((common, query.windows), tuple(constants), 0, True, part)
     patterns = []
     for each in bgp.patterns:
         positions: list[TermOrVariable] = []
@@ -159,7 +164,7 @@ def _compared(
     condition: Expression, constants: list[Term], numbers: Collection[int] | None
 ) -> Expression:
     result = comparison_in(condition)
-    if result is None:
+    if result is None or _unsafe(result[1]):
         return condition
     operator, left, constant = result
     constants.append(constant)
@@ -203,22 +208,23 @@ def common_query(
         numbers = tuple([number for number in numbers if number != _WIDTH])
         if not numbers:
             return query, frozenset()
-    bgp = _only_bgp(pattern)
-    assert bgp is not None
     count = 0
-    patterns = []
-    for each in bgp.patterns:
-        positions: list[TermOrVariable] = []
-        for position, term in enumerate(each):
-            if position in (0, 2) and not is_variable(term):
-                positions.append(lifted_variable(count) if count in numbers else term)
-                count += 1
-            else:
-                positions.append(term)
-        patterns.append(QuadPattern(*positions))
+    bgp = _only_bgp(pattern)
+    if bgp is not None:
+        patterns = []
+        for each in bgp.patterns:
+            positions: list[TermOrVariable] = []
+            for position, term in enumerate(each):
+                if position in (0, 2) and not is_variable(term):
+                    positions.append(lifted_variable(count) if count in numbers else term)
+                    count += 1
+                else:
+                    positions.append(term)
+            patterns.append(QuadPattern(*positions))
+        pattern = _with_bgp(pattern, BGP(tuple(patterns)))
     matched = [number for number in numbers if number < count]
     result = [Term("")] * count
-    pattern = _comparing(_with_bgp(pattern, BGP(tuple(patterns))), result, numbers)
+    pattern = _comparing(pattern, result, numbers)
     compares = len(matched) < len(numbers)
     pattern = _apart(pattern, below=bool(matched) or not compares)
     common = replace(query.query, pattern=pattern)
