@@ -8,7 +8,7 @@ instants, maybe encoded by dictionaries or runs. Rows are in the order of time; 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from numbers import Integral
 from typing import Any, Final, NamedTuple
 
@@ -18,15 +18,9 @@ import pyarrow.compute as pc
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
-from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.expressions.inlined import (
     BOOLEAN,
-    DATE_TIME,
     DECIMAL,
-    INTEGER,
-    MOST_INTEGER,
-    MOST_SCALE,
-    MOST_UNSCALED,
     SCALE_BITS,
     TAG_BITS,
     inline_instant,
@@ -34,7 +28,6 @@ from tpf_client.sparql.expressions.inlined import (
 )
 from tpf_client.sparql.expressions.values import term_of
 from tpf_server.continuous.engine.elements.elements import (
-    EPOCH,
     Element,
     canonical_term,
     canonical_triple,
@@ -48,60 +41,11 @@ from tpf_server.continuous.engine.records.record_columns import (
     plain_column,
 )
 
-# The integers of Python values, and the code that makes them of the columns of records.
+# The integers of Python values.
 
-# No number that is inlined has as many digits.
-_EXACT: Final = Context(prec=100)
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 RecordValue = str | bool | int | float | Decimal | datetime
 """A value of a record; a string is a term (N-Triples)."""
-
-
-def column_encoder(
-    target: str, example: RecordValue, dictionary: TermDictionary, names: dict[str, Any]
-) -> list[str]:
-    """Return statements that encode `v` into `target`, fast for values like the example.
-
-    `names` receives their globals; `value` encodes any other value.
-    """
-    careful = f"        {target} = value(v)"
-    kind = type(example)
-    if kind is int:
-        inside = f"type(v) is int and {-MOST_INTEGER} < v < {MOST_INTEGER}"
-        return [f"    {target} = v << {TAG_BITS} | {INTEGER} if {inside} else value(v)"]
-    if kind is str:
-        names["known"] = dictionary.known
-        return [f"    {target} = type(v) is str and known(v) or value(v)"]
-    if isinstance(example, datetime):
-        names.update(datetime=datetime, epoch=EPOCH)
-        return [
-            "    d = v - epoch if type(v) is datetime and v.tzinfo is not None else None",
-            "    if d is None or d.microseconds:",
-            careful,
-            "    else:",
-            "        seconds = d.days * 86400 + d.seconds",
-            f"        {target} = seconds * 1000000 << {TAG_BITS} | {DATE_TIME}",
-        ]
-    scale = -1
-    if isinstance(example, Decimal) and example.is_finite():
-        scale = -int(example.as_tuple().exponent)
-    if not 0 <= scale <= MOST_SCALE:
-        return [f"    {target} = value(v)"]
-    names["Decimal"] = Decimal
-    names[f"alike{scale}"] = Decimal((0, (1,), -scale)).same_quantum
-    names[f"power{scale}"] = Decimal(10**scale)
-    names["times"] = _EXACT.multiply
-    tag = scale << TAG_BITS | DECIMAL
-    return [
-        # Nought may have a sign, which its integer has not.
-        f"    if type(v) is Decimal and alike{scale}(v) and (v or not v.is_signed()):",
-        f"        n = times(v, power{scale}).__trunc__()",
-        f"        {target} = n << {SCALE_BITS + TAG_BITS} | {tag}",
-        f"        if not -{MOST_UNSCALED} < n < {MOST_UNSCALED}:",
-        f"    {careful}",
-        "    else:",
-        careful,
-    ]
 
 
 def _decimal(value: Decimal) -> TermId | None:

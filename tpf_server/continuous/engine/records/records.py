@@ -37,7 +37,6 @@ from tpf_server.continuous.engine.records.record_columns import (
 )
 from tpf_server.continuous.engine.records.record_reading import (
     RecordValue,
-    column_encoder,
     inlined_value,
     term_text,
 )
@@ -81,13 +80,10 @@ class RecordFeed:
         self._predicates = tuple([self._encode(each) for each in predicates])
         self._prefix = subjects
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
-        self._version = -1
         self._batch: list[list[TermId]] = []
         self._terms: set[str] = set()
         self._remembered = 0
-        self._takers: list[WindowInput] | None = None
         self._deliverer: tuple[int, Callable[..., int]] | None = None
-        self._take: Callable[[TermId, Sequence[RecordValue], int], None] = _unprepared
 
     def push(
         self, subject: str | int, values: Sequence[RecordValue], timestamp: int | datetime
@@ -102,33 +98,16 @@ class RecordFeed:
                     zone).
             timestamp: milliseconds since 1970, or an instant.
         """
-        engine = self._engine
-        engine.settle()
-        stream = self._stream
-        if self._version != stream.version:
-            self._prepare(values)
+        self._engine.settle()
+        self._check(len(values))
         if type(timestamp) is not int or not EARLIEST <= timestamp <= LATEST:
             timestamp = milliseconds(timestamp)
-        if engine.ticking and not engine.wants_elements(self._stream):
-            # Before there is any integer of a term that nothing holds; and what is refused moves
-            # no window.
-            self._look_at(subject, values)
-            engine.reach(stream, timestamp)
-            if self._version != stream.version:
-                self._prepare(values)
-        if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
-            number = self._dictionary.serial(self._code, subject)
-        else:
-            number = self._subject(subject)
-        if self._takers is None or engine.wants_elements(stream) or stream.counting:
-            self._check(len(values))
-            triples = [
-                (number, predicate, self.value(value))
-                for predicate, value in zip(self._predicates, values, strict=True)
-            ]
-            engine.arrive(stream, triples, timestamp)
-            return
-        self._take(number, values, timestamp)
+        # All are looked at before anything changes, and nothing else holds their terms until then.
+        self._batch = [*([self.value(each)] for each in values), [self._subject(subject)]]
+        try:
+            self._deliver(self._batch, [timestamp])
+        finally:
+            self._batch = []
 
     def push_batch(
         self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array
@@ -252,24 +231,16 @@ class RecordFeed:
         canonical_term(text)
         return 0
 
-    def _look_at(self, subject: object, values: Sequence[RecordValue]) -> None:
-        self._check(len(values))
-        canonical_term(self._subject_text(subject))
-        for index in self._wanted():
-            if inlined_value(values[index]) is None:
-                canonical_term(term_text(values[index]))
-
     def _subject(self, subject: object) -> TermId:
-        return self._encode(self._subject_text(subject))
-
-    def _subject_text(self, subject: object) -> str:
         if isinstance(subject, str):
             if subject[:1] == '"' or subject[:2] == "<<":
                 raise ElementError(f"not a subject: {subject!r}")
-            return subject
+            return self._encode(subject)
         if isinstance(subject, bool) or not isinstance(subject, Integral) or self._prefix is None:
             raise ElementError(f"not a subject: {subject!r}")
-        return f"<{self._prefix}{int(subject)}>"
+        if self._code is not None and 0 <= subject < MOST_SERIAL:
+            return self._dictionary.serial(self._code, int(subject))
+        return self._encode(f"<{self._prefix}{int(subject)}>")
 
     def _subjects(self, subjects: pa.Array) -> _Cells:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
@@ -333,43 +304,6 @@ class RecordFeed:
         ]
         return compiled("\n".join(lines), "deliver", names)
 
-    def _prepare(self, values: Sequence[RecordValue]) -> None:
-        """Determine who takes which values, and make the code for values that look like these."""
-        self._check(len(values))
-        version = self._stream.version
-        shape = self._stream.shape(self._predicates)
-        if shape is None:
-            self._takers, self._version = None, version
-            return
-        takers = self._takers = [entry for entry, _ in shape]
-        columns = [index for _, index in shape]
-        names: dict[str, Any] = {
-            "value": self.value,
-            "begin": self._engine.begin_arrival,
-            "end": self._engine.end_arrival,
-            "stream": self._stream,
-            "check": self._check,
-        }
-        width = len(self._predicates)
-        lines = [
-            "def take(subject, values, at):",
-            f"    if len(values) != {width}:",
-            "        check(len(values))",
-        ]
-        # Every value is looked at before anything changes.
-        for index in sorted({index for indexes in columns for index in indexes if index >= 0}):
-            lines.append(f"    v = values[{index}]")
-            lines += column_encoder(f"o{index}", values[index], self._dictionary, names)
-        lines.append(f"    if begin(stream, at, {width}):")
-        for number, indexes in enumerate(columns):
-            names[f"arrive{number}"] = takers[number].arrive_star
-            row = "".join("subject, " if index < 0 else f"o{index}, " for index in indexes)
-            lines.append(f"        arrive{number}(at, subject, ({row}))")
-        lines.append("        end(at)")
-        self._take = compiled("\n".join(lines), "take", names)
-        # Last: until then there is no code that takes a record.
-        self._version = version
-
     def _check(self, columns: int) -> None:
         if columns != len(self._predicates):
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
@@ -379,6 +313,3 @@ class RecordFeed:
         term_id = inlined_value(value)
         return self._encode(term_text(value)) if term_id is None else term_id
 
-
-def _unprepared(_subject: TermId, _values: Sequence[RecordValue], _at: int) -> None:
-    raise AssertionError("nobody said yet who takes which values")
