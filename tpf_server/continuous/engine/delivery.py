@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
@@ -59,10 +59,12 @@ class Delivery:
         whole: all of the result is emitted each time.
         visible: maps a solution to the part that a reader sees; ``None``: all of it.
         ready: the whole result, in the order of the query, where it was given by `answer`.
+        column: has the numbers of the queries that have a solution; ``None``: all have it.
     """
 
     visible: Callable[[Solution], Solution] | None = None
     ready: list[tuple[Solution, int]] | None = None
+    column: int | None = None
 
     def __init__(
         self, semantics: Semantics, wake: Callable[["Delivery"], None], phase: Phase
@@ -139,6 +141,8 @@ class Delivery:
             derived, self._derived = self._derived, []
             return derived, self._relation == "dstream"
         changes, self._changes = self._changes, {}
+        if self.column is not None:
+            changes = _by_query(changes, self.column, whole=self.visible is None)
         if self.visible is not None and self._relation in ("istream", "dstream"):
             changes = _seen(changes, self.visible, 1 if self._relation == "istream" else -1)
         match self._relation:
@@ -165,6 +169,33 @@ class Delivery:
         for solution, count in changes.items():
             totals[self.visible(solution)] += count
         return any(totals.values())
+
+
+def _by_query(changes: dict[Solution, int], column: int, *, whole: bool) -> dict[Solution, int]:
+    """Net what the same query has of equal solutions; queries with the same change stay together.
+
+    Without `whole` each query gets solutions of its own.
+    """
+    alike: dict[Solution, list[tuple[Any, int]]] = {}
+    for solution, count in changes.items():
+        rest = (*solution[:column], *solution[column + 1 :])
+        alike.setdefault(rest, []).append((solution[column], count))
+    result: dict[Solution, int] = {}
+    for rest, own in alike.items():
+        if len(own) > 1 or not whole:
+            totals: dict[int, int] = {}
+            for numbers, count in own:
+                for number in numbers if isinstance(numbers, tuple) else (numbers,):
+                    totals[number] = totals.get(number, 0) + count
+            own = list(totals.items())
+            if whole:
+                together: dict[int, list[int]] = {}
+                for number, count in own:
+                    together.setdefault(count, []).append(number)
+                own = [(tuple(numbers), count) for count, numbers in together.items() if count]
+        for numbers, count in own:
+            result[(*rest[:column], numbers, *rest[column:])] = count
+    return result
 
 
 def _seen(

@@ -184,7 +184,6 @@ class Dispatch(Node):
         comparisons: the conditions, at least one; constants are looked up for the first.
         stamps: the columns with stamps (see `Watermark`), which are left out: a query gets the
             solutions whose stamps are not below its number.
-        nets: additions and removals at the same time cancel out.
     """
 
     def __init__(
@@ -193,8 +192,6 @@ class Dispatch(Node):
         comparisons: Sequence[Comparison],
         stamps: Sequence[Variable],
         dictionary: TermDictionary,
-        *,
-        nets: bool,
     ) -> None:
         kept = [position for position, name in enumerate(upstream.schema) if name not in stamps]
         schema = [upstream.schema[position] for position in kept]
@@ -210,7 +207,6 @@ class Dispatch(Node):
         self.index = ConstantIndex(first.operator, first.test, dictionary)
         self._stamps = [upstream.schema.index(name) for name in stamps]
         self._kept = kept if stamps else None
-        self._nets = nets
         if apart:
             self._column = schema.index(INSTANCE)
             upstream.connect(self._push_one)
@@ -253,9 +249,4 @@ class Dispatch(Node):
             return
         if self._kept is not None:
             solution = tuple([solution[position] for position in self._kept])
-        if self._kept is None or not self._nets:
-            self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
-            return
-        # An equal solution that goes at the same time may have come before some of them.
-        for number in numbers:
-            self.emit((*solution, number), count)
+        self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]

@@ -209,7 +209,7 @@ class PlanBuilder(Builder):
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
         result = [comparison(each, node.schema, self.environment) for each in conditions]
         stamps = [name for name in node.schema if name.startswith(STAMP)]
-        dispatch = Dispatch(node, result, stamps, self.leaves.dictionary, nets=self.leaves.nets)
+        dispatch = Dispatch(node, result, stamps, self.leaves.dictionary)
         self.dispatches.append(dispatch)
         return self.flow.add(dispatch)
 
@@ -354,6 +354,8 @@ class Plan:
                 is_wanted=delivery.takes,
             )
         self.schema = node.schema
+        if INSTANCE in self.schema:
+            delivery.column = self.schema.index(INSTANCE)
         if not {*self.schema} <= {*variables, INSTANCE}:
             delivery.visible = projection(self.schema, (*variables, INSTANCE))
         for each in self.flow.nodes:

@@ -31,6 +31,7 @@ from tpf_client.sparql.algebra import (
     Project,
     Slice,
     VariableRef,
+    expressions_of,
     walk,
 )
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
@@ -150,7 +151,9 @@ def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int]
     """Replace the constants in comparisons of the last FILTER by variables."""
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
-            return replace(pattern, input=_comparing(inner, constants, numbers))
+            # Operators with a state would meet the numbers of other queries later.
+            if not any(map(_unsafe, expressions_of(pattern))):
+                return replace(pattern, input=_comparing(inner, constants, numbers))
         case Filter(inner, condition):
             whole = conjunction(
                 _compared(each, constants, numbers) for each in conjuncts(condition)

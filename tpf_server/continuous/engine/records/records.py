@@ -312,4 +312,3 @@ class RecordFeed:
         """Return the integer of a value, or raise `ElementError`."""
         term_id = inlined_value(value)
         return self._encode(term_text(value)) if term_id is None else term_id
-
