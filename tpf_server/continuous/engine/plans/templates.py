@@ -1,11 +1,11 @@
 """Templates: the common part of queries that differ in constants only.
 
 Differing subjects and objects of triple patterns become variables, and a table of instances is
-joined in, so an arrival costs as many instances as match it. Constants in comparisons of the last
-FILTER or HAVING are lifted too (see `Dispatch`), whatever is below. Constants in triple patterns are
-where the instances do not disturb each other: in a basic graph pattern under filters, BIND,
-grouping by keys, projection and DISTINCT. Queries of any kind that differ in OFFSET and LIMIT alone
-share one order (see `Slices`); with other differences, each has its own (see `OwnSlices`).
+joined in, so an arrival costs as many instances as match it. That is done where the instances do
+not disturb each other: in a basic graph pattern under filters, BIND, grouping by keys, projection
+and DISTINCT. Constants in comparisons of the last FILTER or HAVING are lifted too (see `Dispatch`),
+whatever is below. Queries of any kind that differ in OFFSET and LIMIT alone share one order (see
+`Slices`); with other differences, each has its own (see `OwnSlices`).
 
 Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
 in RANGE share a plan: the content of their windows meets nothing that comes later.

@@ -238,9 +238,10 @@ class RecordFeed:
             return self._encode(subject)
         if isinstance(subject, bool) or not isinstance(subject, Integral) or self._prefix is None:
             raise ElementError(f"not a subject: {subject!r}")
-        if self._code is not None and 0 <= subject < MOST_SERIAL:
-            return self._dictionary.serial(self._code, int(subject))
-        return self._encode(f"<{self._prefix}{int(subject)}>")
+        number = int(subject)
+        if self._code is not None and 0 <= number < MOST_SERIAL:
+            return self._dictionary.serial(self._code, number)
+        return self._encode(f"<{self._prefix}{number}>")
 
     def _subjects(self, subjects: pa.Array) -> _Cells:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
