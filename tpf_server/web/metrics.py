@@ -73,10 +73,16 @@ class Metrics:
         self._requests = Counter(
             "tpf_requests", "Requests.", ["method", "status"], registry=self._registry
         )
+        self._pages = Counter(
+            "tpf_pages",
+            "Requests of a dataset's pages.",
+            ["dataset"],
+            registry=self._registry,
+        )
         self._seconds = Histogram(
             "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
         )
-        self._noted: list[tuple[str, str, float]] = []
+        self._noted: list[tuple[str, str, float, str]] = []
         self._added_up = time.monotonic()
         self._failed = False
         self._lock = threading.Lock()
@@ -87,12 +93,12 @@ class Metrics:
         target.before_request(self._start)
         target.after_request(self._count)
 
-    def count(self, method: str, status: str, seconds: float) -> None:
-        """Note one request for `add_up`.
+    def count(self, method: str, status: str, seconds: float, dataset: str = "") -> None:
+        """Note one request, of a page of a dataset or of something else, for `add_up`.
 
         That is called when many are noted, or when it was not called for two seconds.
         """
-        self._noted.append((method, status, seconds))
+        self._noted.append((method, status, seconds, dataset))
         if len(self._noted) >= _MOST_NOTED or time.monotonic() - self._added_up > _LONGEST:
             self.add_up()
 
@@ -130,10 +136,13 @@ class Metrics:
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    def _count_all(self, noted: Sequence[tuple[str, str, float]]) -> None:
-        for _, _, seconds in noted:
+    def _count_all(self, noted: Sequence[tuple[str, str, float, str]]) -> None:
+        for _, _, seconds, _ in noted:
             self._seconds.observe(seconds)
-        answers = collections.Counter([(method, status) for method, status, _ in noted])
+        for dataset, count in collections.Counter([dataset for *_, dataset in noted]).items():
+            if dataset:
+                self._pages.labels(dataset).inc(count)
+        answers = collections.Counter([(method, status) for method, status, *_ in noted])
         for (method, status), count in answers.items():
             self._requests.labels(method if method in _METHODS else "OTHER", status).inc(count)
 
@@ -141,7 +150,8 @@ class Metrics:
         g.started = time.perf_counter()
 
     def _count(self, response: Response) -> Response:
-        self.count(request.method, str(response.status_code), time.perf_counter() - g.started)
+        seconds = time.perf_counter() - g.started
+        self.count(request.method, str(response.status_code), seconds, g.get("dataset", ""))
         return response
 
 

@@ -355,6 +355,7 @@ class PageMiddleware:
             environ[FAILURE] = error
             return self._rest(environ, start_response)
         start_response(status, headers)
-        self._metrics.count(method, status[:3], time.perf_counter() - started)
+        dataset = entry[0].dataset.settings.name
+        self._metrics.count(method, status[:3], time.perf_counter() - started, dataset)
         # A list is sent in one go; another iterable would be a task per chunk, and a thread for it.
         return [body]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from flask import Blueprint, Flask, Request, Response, request
+from flask import Blueprint, Flask, Request, Response, g, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Rule
 
@@ -290,6 +290,7 @@ class Views:
         entry = find_endpoint(self._site, self._negotiator, base, name)
         if entry is None:
             raise NotFoundError(f"there is nothing at /{name}")
+        g.dataset = entry[0].dataset.settings.name
 
         def answer() -> Response:
             return AsGiven(

@@ -118,3 +118,4 @@ def test_both_count_requests(both: Both) -> None:
         text = fire_raw(app, Shot("GET", b"/metrics")).body.decode()
         for method in ("GET", "HEAD"):
             assert f'tpf_requests_total{{method="{method}",status="200"}} 1.0' in text
+        assert 'tpf_pages_total{dataset="trains"} 3.0' in text
