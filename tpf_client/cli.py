@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Self
 
 import typer
 from rich.live import Live
+from rich.table import Table
 
 from annotations.clock import SystemClock
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
+from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.seconds import seconds_from
+from annotations.terms import Term, literal_parts
 from tpf_client.client import Client
 from tpf_client.commands import printable
-from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
-from tpf_client.fragments.destinations import not_a_url
+from tpf_client.errors import ClientError, ClosedError, PageError, ParseError, QuerySyntaxError
+from tpf_client.fragments.destinations import is_file, not_a_url
+from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance, Budget
 from tpf_client.planner.explain import explain_plan
@@ -64,7 +68,8 @@ def query(
     arguments: Annotated[
         list[str],
         typer.Argument(
-            help="URLs of datasets, and behind them the query unless -q or -f gives it",
+            help="URLs of datasets, or RDF files, and behind them the query unless -q or -f gives "
+            "it; without a query: the datasets of a server",
             metavar="URL... [QUERY]",
         ),
     ],
@@ -187,21 +192,29 @@ def query(
 ) -> None:
     """Answer a SPARQL query over Triple Pattern Fragments, once or continuously."""
     *urls, last = arguments
-    if urls and text is None and file is None and not_a_url(last):
+    if urls and text is None and file is None and not is_file(last) and not_a_url(last):
         text = last
     else:
         urls.append(last)
     for url in (*urls, *(allow_link or ())):
-        if wrong := not_a_url(url):
+        if not is_file(url) and (wrong := not_a_url(url)):
             raise typer.BadParameter(wrong, param_hint="URL")
-    if (text is None) == (file is None):
+    unasked = text is None and file is None
+    if (text and file) or (unasked and (watch or at is not None or explain)):
         raise typer.BadParameter("give the query: behind the URLs, with -q, or with -f")
     try:
         asking = Client(
             *urls, limits=limits, allowed_origins=allow_link or (), strict=strict, signal=signal
         )
     except ClientError as error:
+        if any(map(is_file, urls)):
+            _fail(str(error))
         raise typer.BadParameter(str(error), param_hint="--allow-link") from error
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="URL") from error
+    if unasked:
+        _list(asking, urls)
+        return
     sparql = text if text is not None else _read(file)
     instant = None if at is None else _instant(at)
     _check_format(sparql, format, watch)
@@ -252,6 +265,51 @@ def query(
                 **{k: v for k, v in asdict(done).items() if k not in ("requests", "bytes")},
             }
             sys.stderr.write(json.dumps(line) + "\n")
+
+
+def _datasets_at(client: Client, url: str, name: str) -> Iterator[tuple[str, int | None, str]]:
+    """Yield URL, number of facts and title of the datasets of a server, or of one."""
+    try:
+        page = client.fetcher.get(Request(url))
+        if page.metadata.form is not None:
+            yield name, page.metadata.count, ""
+            return
+    except (PageError, ParseError):
+        page = client.fetcher.get(Request(url, bare=True))
+    about: dict[str, dict[str, list[str]]] = {}
+    for fact in page.facts:
+        subject, predicate, value, _ = fact.quad
+        about.setdefault(subject, {}).setdefault(predicate, []).append(value)
+    members = [each for node in about.values() for each in node.get(f"<{HYDRA}member>", ())]
+    for member in members:
+        node = about.get(member, {})
+        texts = [
+            literal_parts(Term(next(iter(node.get(predicate, ())), '""'))).lexical
+            for predicate in (f"<{VOID}triples>", f"<{DCTERMS}title>")
+        ]
+        for address in node.get(f"<{VOID}subset>", ()):
+            yield address[1:-1], int(texts[0]) if texts[0].isdecimal() else None, texts[1]
+    if not members:
+        raise PageError(url, "there is neither a dataset nor a list of datasets")
+
+
+def _list(client: Client, urls: Sequence[str]) -> None:
+    """Print the datasets of servers, with their facts and an example."""
+    with client:
+        try:
+            rows = [
+                row
+                for url, name in zip(client.urls, urls, strict=True)
+                for row in _datasets_at(client, url, name)
+            ]
+        except ClientError as error:
+            _fail(str(error))
+    table = Table("dataset", "facts", "title", highlight=False)
+    for url, count, title in rows:
+        table.add_row(*map(printable, (url, "" if count is None else f"{count:,}", title)))
+    OutputConsole().print(table)
+    if rows:
+        sys.stderr.write(f"tpf-query {printable(rows[0][0])} 'SELECT * {{ ?s ?p ?o }} LIMIT 10'\n")
 
 
 def _read(file: Path | None) -> str:

@@ -1,7 +1,7 @@
 """The client: SPARQL over fragments, once or continuously."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +11,7 @@ from annotations.clock import Clock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
-from tpf_client.fragments.destinations import Destinations, with_credentials
+from tpf_client.fragments.destinations import Destinations, is_file, with_credentials
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import rdflib
     import requests
 
+    from tpf_client.fragments.file_fetcher import FileFetcher
     from tpf_client.stream import Stream
     from tpf_client.streaming.change_signal import ChangeSignals
     from tpf_client.streaming.scheduler import Scheduler
@@ -46,7 +47,7 @@ class Client:
     Use it as a context manager, or close it.
 
     Args:
-        urls: the datasets; several are queried as one.
+        urls: the datasets, or RDF files; several are queried as one.
         headers: of requests to the servers of the datasets, and to no others.
         auth: user name and password for these servers (HTTP Basic).
         session: a requests session, for proxies, certificates or tests.
@@ -79,19 +80,29 @@ class Client:
         strict: bool = False,
         signal: bool = False,
     ) -> None:
-        self.urls = urls
         self.clock = clock or SystemClock()
-        self.fetcher = ThreadedFetcher(
-            clock=self.clock,
-            session=session,
-            parallelism=parallelism,
-            cache_bytes=cache_bytes,
-            limits=limits,
-            destinations=Destinations(urls, allowed_origins, with_credentials(headers, auth)),
-            vocabulary=vocabulary,
-        )
+        self.fetcher: ThreadedFetcher | FileFetcher
+        files = [url for url in urls if isinstance(url, str) and is_file(url)]
+        if files and len(files) == len(urls):
+            self.fetcher = _reading(files, self.clock, limits, vocabulary)
+            urls = self.fetcher.urls
+        else:
+            if files:
+                raise ValueError(f"{files[0]} is a file: serve it, to query it together with URLs")
+            self.fetcher = ThreadedFetcher(
+                clock=self.clock,
+                session=session,
+                parallelism=parallelism,
+                cache_bytes=cache_bytes,
+                limits=limits,
+                destinations=Destinations(urls, allowed_origins, with_credentials(headers, auth)),
+                vocabulary=vocabulary,
+            )
+        self.urls = urls
         self._queries = Queries(self.fetcher, urls, vocabulary, services, strict=strict)
-        self._signals = _signals_of(self.fetcher) if signal else None
+        self._signals: ChangeSignals | None = None
+        if signal and isinstance(self.fetcher, ThreadedFetcher):
+            self._signals = _signals_of(self.fetcher)
         self._scheduler: Scheduler | None = None
         self._making = threading.Lock()
         self._closed = False
@@ -305,6 +316,14 @@ class Client:
         streamer = self._queries.streamer(query, settings, budgets, self._signals)
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)
+
+
+def _reading(
+    files: Sequence[str], clock: Clock, limits: Limits | None, vocabulary: Vocabulary
+) -> "FileFetcher":
+    from tpf_client.fragments.file_fetcher import FileFetcher
+
+    return FileFetcher(files, clock=clock, limits=limits, vocabulary=vocabulary)
 
 
 def _signals_of(fetcher: ThreadedFetcher) -> "ChangeSignals":

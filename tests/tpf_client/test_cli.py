@@ -96,6 +96,37 @@ def test_it_is_a_program(url: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "true\n", "")
 
 
+def test_without_a_query_it_lists_datasets(run: Run, url: str, tmp_path: Path) -> None:
+    server = url.removesuffix("d")
+    file = tmp_path / "data.nt"
+    file.write_text(f"<{EX}a> <{EX}p> '1' .\n".replace("'", '"'))
+    for asked, listed, facts in ((server, url, 2), (url, url, 2), (str(file), str(file), 1)):
+        done = run(asked)
+        assert done.returncode == 0
+        row = next(line for line in done.stdout.splitlines() if "│" in line)
+        assert row.split("│")[2].strip() == str(facts)
+        assert done.stderr == f"tpf-query {listed} 'SELECT * {{ ?s ?p ?o }} LIMIT 10'\n"
+        assert run(asked, "--watch").returncode == 2
+    assert run(server, server).stdout.count("│") == 2 * run(server).stdout.count("│")
+    nothing = run(f"{server}healthz")
+    assert nothing.returncode == 1
+    assert nothing.stderr.startswith(f"tpf-query: {server}healthz: malformed text/plain")
+
+
+def test_a_file_is_a_dataset(run: Run, url: str, tmp_path: Path) -> None:
+    file, second = tmp_path / "a.nt", tmp_path / "b.ttl"
+    file.write_text(f"<{EX}a> <{EX}p> <{EX}b> .")
+    second.write_text(f"<{EX}b> <{EX}p> 2 .")
+    query = f"SELECT ?o {{ <{EX}a> <{EX}p> ?x . ?x <{EX}p> ?o }}"
+    done = run(str(file), str(second), query, "--format", "csv")
+    assert (done.returncode, done.stdout) == (0, "o\n2\n")
+    assert run(str(file), url, query).returncode == 2
+    second.write_text("<a> <b>")
+    wrong = run(str(second), query)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+    assert "b.ttl: malformed text/turtle" in wrong.stderr
+
+
 def test_formats_and_statistics(run: Run, url: str) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
     result = run(url, "-q", query, "--format", "csv", "--stats", "--explain")
@@ -193,7 +224,7 @@ def test_errors_are_one_line_and_wrong_use_is_2(run: Run, url: str) -> None:
     refused = run("http://127.0.0.1:1/d", "-q", "ASK {?s ?p ?o}")
     assert refused.returncode == 1
     assert "http://127.0.0.1:1/d" in refused.stderr
-    assert run(url).returncode == 2
+    assert run(url, "--explain").returncode == 2
     assert run("nonsense", "-q", "ASK {}").returncode == 2
     assert run(url, "-q", "ASK {}", "-f", "x").returncode == 2
 

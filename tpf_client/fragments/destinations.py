@@ -99,6 +99,14 @@ def _exactly(url: str) -> Origin:
     return Origin(THIS_MACHINE if host in _LOOPBACKS else host, None if port == default else port)
 
 
+def is_file(text: str) -> bool:
+    """True for the path of a file rather than a URL."""
+    try:
+        return "://" not in text and Path(text).is_file()
+    except (OSError, ValueError):  # a query is too long for a path
+        return False
+
+
 def not_a_url(text: str) -> str | None:
     """Return the message that a text is no URL of HTTP, with a suggestion; ``None``: it is one."""
     if text.lower().startswith(("http://", "https://")):

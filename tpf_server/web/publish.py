@@ -17,12 +17,10 @@ from flask import Request, Response
 from annotations.errors import AnnotationError, InstantError, LabelError, TermError
 from annotations.instants import parse_instant
 from annotations.labels import Expiration, Fact, Interval, Label, at_instant
-from annotations.methods import METHODS, method_named
+from annotations.methods import METHODS, detect_method, method_named
 from annotations.methods.method import Method, reads_as_annotation
-from annotations.methods.names import read_fragment_iri
-from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
 from annotations.nesting import most_written
-from annotations.terms import DEFAULT_GRAPH, Quad, is_blank_node, is_iri
+from annotations.terms import DEFAULT_GRAPH, Quad, is_blank_node
 from tpf_server.errors import (
     BodyError,
     ForbiddenError,
@@ -201,27 +199,6 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     )
 
 
-def _detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
-    """Return the method that annotates these quads; ``None``: there is no label."""
-    predicates = {quad.predicate for quad in quads}
-    if vocabulary.singleton_property_of in predicates:
-        return method_named("singleton-property")
-    if RDF_REIFIES in predicates:
-        return method_named("rdf-1.2")
-    if RDF_OBJECT in predicates:
-        return method_named("reification")
-    labels = {vocabulary.expiration, vocabulary.instant, vocabulary.interval}
-    labels.add(vocabulary.interval_final)
-    labelled = {quad.subject for quad in quads if quad.predicate in labels}
-    if not labelled:
-        return None
-    if labelled & {quad.graph for quad in quads}:
-        return method_named("named-graph")
-    if any(is_iri(node) and read_fragment_iri(node) is not None for node in labelled):
-        return method_named("implicit-graph")
-    return None
-
-
 def _parameters(request: Request) -> Mapping[str, str]:
     for name in request.args:
         if name not in _PARAMETERS:
@@ -291,7 +268,7 @@ def _method(
     """Return the method that is named, or recognised; ``None``: the quads are plain."""
     named = parameters.get("annotation")
     if named is None:
-        return _detect_method(quads, endpoint.vocabulary)
+        return detect_method(quads, endpoint.vocabulary)
     if named not in {method.name for method in METHODS}:
         raise RequestError(
             f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"
