@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import MappingProxyType
-from typing import IO, Annotated
+from typing import IO, Annotated, Final
 
 import typer
 
@@ -34,20 +34,29 @@ _LATEST = timedelta(hours=12)
 """How long after their time departures are still on the board."""
 
 
-_BOARD = """\
+_CLOCK: Final = "http://example.org/train#clock"
+_PREFIXES: Final = """\
 PREFIX t: <http://example.org/train#>
+PREFIX rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#>
 PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-{form} WHERE {{
+"""
+_DEPARTURES: Final = """\
+{{
   ?departure t:delay ?delay ; t:platform ?platform ;
              t:departureTime ?time ; t:headSign ?headSign ; t:routeLabel ?routeLabel .
   FILTER (?time > "{start}"^^xsd:dateTime && ?time < "{until}"^^xsd:dateTime)
-  BIND (SUBSTR(STR(?time), 12, 5) AS ?leaves)
-}}
+}}"""
+_BOARD: Final = """\
+# The board
+{prefixes}SELECT (SUBSTR(STR(?time), 12, 5) AS ?leaves) ?headSign ?routeLabel ?platform
+       (xsd:integer(ROUND(?delay / 60)) AS ?minutesLate)
+WHERE {{
+{departures} UNION {{
+  t:clock rdf:value ?time
+  BIND ("--- now ---" AS ?headSign)
+}} }}
+ORDER BY ?time ?routeLabel
 """
-_ROWS = """\
-SELECT ?leaves ?headSign ?routeLabel ?platform (xsd:integer(ROUND(?delay / 60)) AS ?minutesLate)
-"""
-_ORDER = "ORDER BY ?time ?routeLabel\n"
 
 
 _EXAMPLES = (
@@ -95,7 +104,7 @@ class DemoError(Exception):
 class RecordedHour:
     """A recorded feed and the hour of it that is shown.
 
-    `inputs` are command arguments, `speed` feed seconds per second.
+    `inputs` are command arguments, `speed` feed seconds per second, `zone` that of its times.
     """
 
     source: str
@@ -103,6 +112,7 @@ class RecordedHour:
     start: datetime
     until: datetime
     speed: float
+    zone: str = "UTC"
 
 
 def recorded_hour(data: str) -> RecordedHour:
@@ -110,7 +120,7 @@ def recorded_hour(data: str) -> RecordedHour:
     if data == "flights":
         # A summer evening with thunderstorms: many delays that grow.
         start = datetime(2013, 7, 22, 21, tzinfo=UTC)
-        return RecordedHour(data, (), start, start + _SHOWN, 60)
+        return RecordedHour(data, (), start, start + _SHOWN, 60, "America/New_York")
     from loaders.sources.irail import Irail  # what the flights can do without comes later
 
     span = Irail(Path(data)).span(None, None)
@@ -134,7 +144,8 @@ def run_demo(data: str, seconds: float | None) -> None:
             "TPF_PUBLISH_TOKEN": token,
         }
         span = {"start": format_instant(chosen.start), "until": format_instant(chosen.until)}
-        board = f"# The board\n{_BOARD.format(form=_ROWS, **span)}{_ORDER}"
+        departures = _DEPARTURES.format(**span)
+        board = _BOARD.format(prefixes=_PREFIXES, departures=departures)
         examples = folder / "examples"
         examples.mkdir()
         for number, text in enumerate((board, *_EXAMPLES), 1):
@@ -148,21 +159,19 @@ def run_demo(data: str, seconds: float | None) -> None:
         play = partial(_started, stack, _replay_command(chosen, url), environment)
         replay = play()
         _url(server)
-        _say(f"serving {url} (open it in a browser)")
+        _say(f"open the board in a browser: {url}/query/#example=1")
+        _say(f"serving {url}")
         _await_first_facts(url, replay)
         _say(
             f"replaying from {span['start']}, {chosen.speed:g} times as fast, "
             "from there again when the board is empty; Ctrl-C ends it"
         )
-        _say(f"the same board in a browser: {url}/query/#example=1")
         watch = ["tpf-query", url, "--watch", "-f", str(examples / "1.rq")]
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
         client = _started(stack, watch)
         try:
-            status = _play_until_it_ends(
-                client, replay, play, url, _BOARD.format(form="ASK", **span)
-            )
+            status = _play_until_it_ends(client, replay, play, url, f"{_PREFIXES}ASK {departures}")
         except KeyboardInterrupt:
             return  # That is how a board is left.
         if status:
@@ -219,7 +228,7 @@ def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:
         "tpf-replay", chosen.source, *chosen.inputs, url, "--from", format_instant(chosen.start),
         "--until", format_instant(chosen.until + _LATEST), "--speed", f"{chosen.speed:g}",
         # Intervals tell what held when, so that one can go back in the page.
-        "--label", "interval", "--quiet",
+        "--label", "interval", "--quiet", "--clock", _CLOCK, "--zone", chosen.zone,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ every fact holds for its whole (shortened) period.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -16,6 +16,8 @@ from annotations.clock import Clock
 from annotations.errors import InstantError
 from annotations.instants import format_instant, parse_instant, shifted, to_micros
 from annotations.labels import Expiration, Interval, Label, Labelling
+from annotations.namespaces import RDF, XSD
+from annotations.terms import Quad, Term, iri, literal
 from annotations.whole_files import replaced_file
 from annotations.wording import counted
 from loaders.errors import (
@@ -98,6 +100,8 @@ class ReplaySettings:
             a clock of their own.
         lead: how long before its instant a batch is sent; at most half a period.
         state: file of the progress, for resumption.
+        clock: an IRI whose value (``rdf:value``) is the time in the feed; empty: none.
+        zone: the time zone of that.
 
     Raises:
         SettingError: an invalid speed, an empty span, or a negative lead.
@@ -110,6 +114,8 @@ class ReplaySettings:
     original_instants: bool = False
     lead: timedelta = timedelta(0)
     state: Path | None = None
+    clock: str = ""
+    zone: tzinfo = UTC
 
     def __post_init__(self) -> None:
         if not self.speed >= _SLOWEST:
@@ -186,6 +192,7 @@ def replay(
             return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
         if not batch.quads:
             continue
+        batch = _with_time(batch, settings)
         if paced and not _await(batch, timeline, clock, settings, cancelled):
             return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
         identifier = batch_id(feed.name, state.run, batch.at)
@@ -212,6 +219,14 @@ def replay(
         if on_batch is not None:
             on_batch(batch, label)
     return ReplaySummary(done, facts, retries, timeline.slipped, completed=True)
+
+
+def _with_time(batch: FeedBatch, settings: ReplaySettings) -> FeedBatch:
+    if not settings.clock:
+        return batch
+    time = literal(batch.at.astimezone(settings.zone).isoformat(), datatype=f"{XSD}dateTime")
+    quad = Quad(iri(settings.clock), Term(f"<{RDF}value>"), time)
+    return batch._replace(quads=(*batch.quads, quad))
 
 
 def _await(

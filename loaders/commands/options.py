@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+from zoneinfo import ZoneInfo
 
 import typer
 from rich.console import Console
@@ -55,6 +56,14 @@ def instant_option(text: str) -> datetime:
         return parse_instant(text)
     except AnnotationError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def zone_option(text: str) -> tzinfo:
+    """Look a time zone up."""
+    try:
+        return ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise typer.BadParameter(f"no time zone {text!r}") from None
 
 
 class OutputForm(enum.StrEnum):
@@ -165,6 +174,8 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "speed": Flag("--speed N", "Seconds of the feed per second; inf: no wait"),
     "state": Flag("--state", "File that remembers how far it is; go on from there."),
     "original": Flag("--original-instants", "Label with the instants of the recording."),
+    "clock": Flag("--clock IRI", "Publish the time in the feed, too, as rdf:value of this."),
+    "zone": Flag("--zone NAME", "Time zone of --clock, as Europe/Brussels.", zone_option),
     "lead": Flag("--lead S", "Send so many seconds early.", _SECONDS),
     # tpf-load ldes
     "Following.url": Flag("URL", "URL of the stream, or of its first node."),

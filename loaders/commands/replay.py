@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import typer
@@ -39,6 +39,8 @@ class Replay:
     original: bool = False
     lead: float = 0.2
     quiet: bool = False
+    clock: str = ""
+    zone: tzinfo = UTC
 
     def recorded(
         self, make: Callable[[], MessageFormat], path: str, url: str, period: float
@@ -52,7 +54,7 @@ class Replay:
         """Play a feed to the dataset at a URL."""
         settings = ReplaySettings(
             self.speed, self.start, self.until, self.label.for_url(url), self.original,
-            timedelta(seconds=self.lead), self.state,
+            timedelta(seconds=self.lead), self.state, self.clock, self.zone,
         )  # fmt: skip
         clock = SystemClock()
         with publishing(url, clock, self.token, self.token_file) as publisher:

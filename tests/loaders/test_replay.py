@@ -1,6 +1,6 @@
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 from itertools import pairwise
 from pathlib import Path
@@ -85,6 +85,19 @@ def test_instants_are_mapped_on_the_present() -> None:
         assert posted.at == NOW + n * MINUTE
         assert posted.label == {"expiration": NOW + (n + 1) * MINUTE}
         assert posted.lines == [f'<http://e/s> <http://e/p> "{n}" .']
+
+
+def test_the_time_in_the_feed_is_published_too() -> None:
+    setting = Setting(3, clock="http://e/clock", zone=timezone(timedelta(hours=-4)))
+    setting.play(speed=60.0)
+    value = "http://www.w3.org/1999/02/22-rdf-syntax-ns#value"
+    for n, posted in enumerate(setting.server.accepted):
+        assert posted.label == {"expiration": NOW + (n + 1) * SECOND}
+        time = (
+            f'<http://e/clock> <{value}> "2014-12-05T05:0{n}:00-04:00"'
+            "^^<http://www.w3.org/2001/XMLSchema#dateTime> ."
+        )
+        assert posted.lines == [f'<http://e/s> <http://e/p> "{n}" .', time]
 
 
 @given(st.floats(0.25, 400), st.integers(0, 3), st.integers(4, 6))
