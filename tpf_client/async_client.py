@@ -21,6 +21,7 @@ from tpf_client.queries import (
     How,
     Queries,
     QueryOptions,
+    ReadingEstimate,
     StreamSettings,
     Words,
     check_form,
@@ -312,6 +313,11 @@ class AsyncClient:
         """
         driver = self._queries.driver()
         return await finished_async(driver.run(self._queries.words()), driver)
+
+    async def estimate(self, text: str) -> ReadingEstimate:
+        """Estimate how much a query reads; see `Client.estimate`."""
+        query, driver = self._queries.parsed(text), self._queries.driver()
+        return await finished_async(self._queries.estimate(query, driver), driver)
 
     def stream(
         self,

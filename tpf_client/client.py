@@ -23,6 +23,7 @@ from tpf_client.queries import (
     How,
     Queries,
     QueryOptions,
+    ReadingEstimate,
     StreamSettings,
     Words,
     check_form,
@@ -225,6 +226,15 @@ class Client:
         if isinstance(answer, Solutions):
             answer.fetchall()
         return explain_plan(plan)
+
+    def estimate(self, text: str, budget: Budget | None = None) -> ReadingEstimate:
+        """Estimate how much a query reads, by the first pages of its patterns.
+
+        Raises:
+            SourceError: a page could not be fetched.
+        """
+        query, driver = self._queries.parsed(text), self._queries.driver(budget)
+        return finished(self._queries.estimate(query, driver), driver)
 
     def match(self, pattern: QuadPattern) -> Iterator[Triple]:
         """Yield the triples that match a pattern of distinct variables and terms.

@@ -44,7 +44,7 @@ from tpf_client.protocol import (
 from tpf_client.queries import LEAST_PERIOD, MOST_GRACE, QueryOptions
 from tpf_client.solutions import graph_text
 from tpf_client.sparql.algebra import DatasetClause
-from tpf_client.sparql.parser import with_dataset
+from tpf_client.sparql.parser import parse_query, with_dataset
 from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES, ResultError
 from tpf_client.stream import Stream
 from tpf_client.streaming.streamer import Budgets
@@ -126,6 +126,8 @@ PATH = "/sparql"
 """Where queries are answered."""
 WORDS = "/words.json"
 """Where the predicates and classes of the datasets are told."""
+ESTIMATE = "/estimate"
+"""Where it is told how much a query would read; with ``syntax=true`` it is parsed only."""
 
 GRAPH_TYPES = {
     "text/turtle": "turtle",
@@ -223,7 +225,7 @@ class SparqlEndpoint:
                 start_response("204 No Content", [*headers, ("Allow", ALLOWED_METHODS)])
                 return []
             path = environ.get("PATH_INFO", PATH)
-            if path not in (PATH, WORDS):
+            if path not in (PATH, WORDS, ESTIMATE):
                 status, more, content = self._page.answer(environ, path)
                 start_response(f"{status.value} {status.phrase}", [*headers, *more])
                 return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
@@ -272,7 +274,7 @@ class SparqlEndpoint:
                     ("Access-Control-Max-Age", "86400"),
                 ]
         path = environ.get("PATH_INFO", PATH)
-        if path not in (PATH, WORDS) and path not in self._page:
+        if path not in (PATH, WORDS, ESTIMATE) and path not in self._page:
             raise RefusedError(HTTPStatus.NOT_FOUND, f"queries are answered at {PATH}")
         return headers
 
@@ -283,6 +285,15 @@ class SparqlEndpoint:
             if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
                 raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
             return "application/json", self._words.body()
+        if path == ESTIMATE:
+            text = query_of(environ).text
+            if is_set(environ, "syntax"):
+                parse_query(text)
+                return "application/json", b"{}"
+            with self._budget() as budget:
+                estimate = self._client.estimate(text, budget)
+            told = {"facts": estimate.facts, "labelled": estimate.labelled}
+            return "application/json", json.dumps(told).encode()
         accept = environ.get("HTTP_ACCEPT", "*/*")
         if asks_nothing(environ):
             media_type = negotiated(accept, GRAPH_TYPES, {})

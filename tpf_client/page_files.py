@@ -13,6 +13,7 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, TypeAlias
+from urllib.parse import parse_qs
 
 from tpf_client.map_tiles import MapTiles
 from tpf_client.page_runtime import packages_archive, runtime_files, runtime_folder
@@ -25,6 +26,8 @@ POLICY: Final = (
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
 )
 """What the page may load: files of ours, and nothing that stands in its markup.
+
+With ``?embed`` it is the board alone, and any page may have it in a frame.
 
 Where a map has tiles, their origin follows, and nothing else does.
 """
@@ -102,6 +105,7 @@ class PageSettings:
         endpoint: queries run at the endpoint beside the page, not in the browser.
         continuous: path of the same server's continuous queries; empty: none.
         tiles: of its map.
+        title: of the page.
     """
 
     datasets: Sequence[str] = ()
@@ -109,6 +113,7 @@ class PageSettings:
     endpoint: bool = False
     continuous: str = ""
     tiles: MapTiles | None = None
+    title: str = "Live Linked Data"
 
     def over(self, urls: Sequence[str]) -> "PageSettings":
         """Return these settings with other datasets."""
@@ -117,6 +122,7 @@ class PageSettings:
     def to_json(self) -> str:
         """The content of ``page.json``."""
         settings = {
+            "title": self.title,
             "datasets": list(self.datasets),
             "examples": [{"title": each.title, "query": each.query} for each in self.examples],
             "endpoint": self.endpoint,
@@ -166,7 +172,7 @@ def bundle(with_engine: bool) -> Mapping[str, PageFile]:
     index = _filled(_built("index.html"), {"engine": engine, "outline": outline})
     index = index.replace(b'"page.js"', f'"{script}"'.encode())
     index = index.replace(b'"page.css"', f'"{style}"'.encode())
-    kept = json.dumps(json.dumps(["", *files]))[1:-1]
+    kept = json.dumps(json.dumps(["", "?embed", *files]))[1:-1]
     files["licences.txt"] = PageFile(
         "text/plain; charset=utf-8", _built("licences.txt"), caching=_LOOK_AGAIN
     )
@@ -234,11 +240,14 @@ class PageFiles:
                 if body is not None:
                     break
         assert body is not None
+        policy = file.policy
+        if "embed" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True):
+            policy = policy.replace("frame-ancestors 'none'", "frame-ancestors *")
         tag = f'"{_digest(body)}"'
         headers = [
             ("ETag", tag),
             ("Cache-Control", file.caching),
-            ("Content-Security-Policy", file.policy),
+            ("Content-Security-Policy", policy),
             ("Referrer-Policy", self._referrer),
         ]
         if tag in environ.get("HTTP_IF_NONE_MATCH", ""):

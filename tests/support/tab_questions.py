@@ -11,7 +11,7 @@ ENDS = ("done", "failed", "refused", "words")
 """The events after which there is no other."""
 
 
-def message(number: int, url: str, query: str, mode: str = "once", **more: Any) -> str:
+def message(number: int | str, url: str, query: str, mode: str = "once", **more: Any) -> str:
     """The text of a message."""
     return json.dumps({"id": number, "sources": [url], "query": query, "mode": mode, **more})
 

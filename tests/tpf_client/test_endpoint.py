@@ -56,6 +56,17 @@ def test_another_library_asks(url: str) -> None:
     store.close()
 
 
+def test_what_a_query_reads_is_estimated(url: str) -> None:
+    where = url.removesuffix("sparql") + "estimate"
+    told = requests.get(where, {"query": SELECT}, timeout=30)
+    assert told.json() == {"facts": 150, "labelled": False}
+    wrong = {"query": "SELECT *\n{ ?s ?p }", "syntax": "true"}
+    refused = requests.get(where, wrong, timeout=30)
+    assert (refused.status_code, refused.text[:18]) == (400, "line 2, column 9: ")
+    assert requests.get(where, {**wrong, "query": SELECT}, timeout=30).json() == {}
+    assert requests.get(where, timeout=30).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     [

@@ -37,7 +37,7 @@ BEGINS = {
     ("ASK", "json"): '{"head": {}, "boolean": true}\n',
     ("ASK", "xml"): "<?xml",
     ("SELECT", "table"): "┏",
-    ("SELECT", "json"): '{"head": {"vars": ["n"]}, "results": {"bindings": [{"n": {',
+    ("SELECT", "json"): '{"head": {"vars": ["n"]}, "results": {"bindings": [\n{"n": {',
     ("SELECT", "csv"): "n\n",
     ("SELECT", "tsv"): "?n\n",
     ("SELECT", "xml"): "<?xml",

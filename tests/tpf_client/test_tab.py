@@ -181,3 +181,36 @@ def test_words_and_what_cannot_be_had(tmp_path: Path) -> None:
 def test_a_message_of_another_form(text: str) -> None:
     with pytest.raises(ValueError):
         read_message(text)
+
+
+def test_what_a_query_reads_is_estimated_by_a_few_requests(tmp_path: Path) -> None:
+    things = [Quad(iri(f"http://ex.org/{n}"), iri("http://ex.org/p"), literal(f"{n}"))
+              for n in range(1000)]  # fmt: skip
+
+    async def estimated(url: str) -> list[dict[str, Any]]:
+        page = Page()
+        queries = {
+            "all": "SELECT * { ?s <http://ex.org/p> ?o }",
+            "labelled": f"SELECT * {{ ?s <http://ex.org/p> ?o ; {DELAY} ?d }}",
+            "keys": 'SELECT * { ?s <http://ex.org/p> "7" . ?s ?p ?o }',
+            "wrong": "SELECT * { ?s ?p }",
+        }
+        for name, query in queries.items():
+            page.start(message(name, url, query, "estimate"))
+            page.start(message(f"{name} checked", url, query, "check"))
+        ends = [await page.next("estimate", "refused", "checked") for _ in range(8)]
+        requests = page.tab._work()["requests"]
+        await page.tab.close()
+        assert requests <= 8
+        return ends
+
+    with Shelf(tmp_path) as shelf:
+        url, server = shelf.add(things, page_size=10)
+        _publish(server, 1, 60)
+        ends = {(each["id"], each["event"]): each["data"] for each in asyncio.run(estimated(url))}
+    assert ends["all", "estimate"] == {"facts": 1000, "labelled": False}
+    assert ends["labelled", "estimate"]["labelled"] is True
+    assert ends["labelled", "estimate"]["facts"] <= 1001
+    assert ends["keys", "estimate"]["facts"] <= 20
+    assert ends["wrong", "refused"]["line"] == ends["wrong checked", "refused"]["line"] == 1
+    assert ("all checked", "checked") in ends

@@ -13,12 +13,13 @@ const script = await build({
   outfile: `${out}/page.js`,
   format: "esm",
   target: "es2022",
+  inject: ["src/leaflet.js"],
 });
 // What runs beside the page: the worker that evaluates queries, and the one that keeps its files.
 for (const name of ["engine", "offline"]) {
   await build({ ...options, entryPoints: [`src/${name}.js`], outfile: `${out}/${name}.js`, format: "esm", target: "es2022" });
 }
-await build({ ...options, entryPoints: ["src/page.css"], outfile: `${out}/page.css` });
+await build({ ...options, entryPoints: ["src/page.css"], outfile: `${out}/page.css`, loader: { ".png": "empty" } });
 await writeFile(`${out}/index.html`, await readFile("src/index.html"));
 
 // The outline of countries: lines of steps in tenths of a degree, longitude and latitude in turn.

@@ -121,14 +121,14 @@ def typed_literal(lexical: str, datatype: "URIRef | None") -> "Literal":
 
 
 def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """Yield SPARQL JSON results, piece by piece."""
+    """Yield SPARQL JSON results, piece by piece: a line for each solution."""
     yield f'{{"head": {json.dumps({"vars": _names(variables)}, ensure_ascii=False)}, '
     yield '"results": {"bindings": ['
-    separator = ""
+    separator = "\n"
     for row in rows:
         yield separator + json.dumps(json_binding(variables, row), ensure_ascii=False)
-        separator = ", "
-    yield "]}}"
+        separator = ",\n"
+    yield "\n]}}"
 
 
 def to_ndjson(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """``/``: the catalogue of datasets, as HTML and RDF."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -10,11 +11,11 @@ from flask import Blueprint, Response, request
 from annotations.instants import instant_term
 from annotations.methods.base import FactPattern
 from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
-from annotations.terms import Term, Triple, literal
+from annotations.terms import Term, Triple, is_iri, literal
 from tpf_client.map_tiles import map_tiles
 from tpf_client.page_files import Example, PageFiles, PageSettings, read_example
 from tpf_server.errors import NotFoundError
-from tpf_server.fragments.dataset import EVERYTHING
+from tpf_server.fragments.dataset import EVERYTHING, OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.writers import WRITERS
@@ -31,6 +32,7 @@ from tpf_server.web.responses import (
     base_of,
     by_method,
     html_answer,
+    json_answer,
     see_other,
 )
 from tpf_server.web.site import Site
@@ -166,12 +168,20 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
 #
 # The browser evaluates the queries from fragments, as any client (`tpf_client.page_files`).
 
+_TYPED: Final = 10_000
+"""Live facts whose classes are counted at most."""
 _READ: Final = Operation("Read the page", None, None, (304, 404))
 
 QUERY_PAGE_RESOURCES: Final = {
     "query_page": Resource(
         "/query/",
         "The page where a query is written and its answer watched; the browser evaluates it.",
+        {"GET": _READ},
+    ),
+    "query_words": Resource(
+        "/query/words.json",
+        "The predicates and classes of datasets (`dataset`, repeatable; absent: all), with their "
+        "counts, most frequent first, and their prefixes: what an editor completes.",
         {"GET": _READ},
     ),
     "query_file": Resource("/query/<path:file>", "What belongs to the page.", {"GET": _READ}),
@@ -189,6 +199,33 @@ def read_examples(settings: Settings) -> list[Example]:
     return [read_example(file) for file in example_files(settings.query_examples)]
 
 
+def vocabulary(
+    datasets: Iterable[tuple[OpenDataset, Endpoint]], now: datetime
+) -> dict[str, object]:
+    """Return the predicates and classes of datasets with their counts, and their prefixes.
+
+    What the stores count is exact; of classes of live facts, those of the first `_TYPED`.
+    """
+    predicates, classes = Counter[Term](), Counter[Term]()
+    prefixes: dict[str, str] = {}
+    for dataset, endpoint in datasets:
+        prefixes |= endpoint.prefixes
+        static, live = dataset.static, dataset.live
+        if static is not None:
+            predicates.update(dict(static.frequent()))
+            classes.update(dict(static.frequent(RDF_TYPE)))
+        snapshot = None if live is None else live.snapshot(now)
+        if live is not None and snapshot is not None:
+            predicates.update({each: count for each, count, _ in live.predicates(snapshot)})
+            typed = live.facts(FactPattern(predicate=RDF_TYPE), snapshot, 0, _TYPED)
+            classes.update(fact.quad.object for fact in typed)
+
+    def named(counts: Counter[Term]) -> list[tuple[str, int]]:
+        return [(term[1:-1], count) for term, count in counts.most_common() if is_iri(term)]
+
+    return {"predicates": named(predicates), "classes": named(classes), "prefixes": prefixes}
+
+
 class QueryPage:
     """Serve the page. Thread-safe."""
 
@@ -196,6 +233,7 @@ class QueryPage:
         self._site = site
         settings = site.settings
         self._page_settings = PageSettings(
+            title=settings.title,
             examples=read_examples(settings),
             continuous="../queries" if settings.continuous else "",
             tiles=map_tiles(settings.query_map_tiles, settings.query_map_attribution),
@@ -208,6 +246,8 @@ class QueryPage:
 
         def view(name: str = "", file: str = "") -> Response:
             base = base_of(request.environ, self._site.settings)
+            if request.endpoint == "query.query_words":
+                return by_method(("GET", "HEAD", "OPTIONS"), lambda: self._words(base))
             if name:
                 dataset = self._site.dataset(name).settings.name
                 return by_method(
@@ -221,6 +261,14 @@ class QueryPage:
                 resource.rule, name, view, methods=ALL_METHODS, provide_automatic_options=False
             )
         return blueprint
+
+    def _words(self, base: str) -> Response:
+        endpoints = self._site.endpoints(base)
+        names = request.args.getlist("dataset") or list(self._site.datasets)
+        chosen = [(self._site.dataset(name), endpoints[name]) for name in names]
+        response = json_answer(vocabulary(chosen, self._site.clock.now()))
+        response.headers["Cache-Control"] = "max-age=10"
+        return response
 
     def _file(self, base: str, name: str) -> Response:
         if self._files is None:

@@ -1,6 +1,7 @@
 """Links of pages to the query page."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -8,6 +9,8 @@ import pytest
 import rdflib
 import requests
 
+from annotations.labels import Expiration, Fact
+from annotations.namespaces import RDF_TYPE
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client.sparql.parser import parse_query
@@ -63,6 +66,8 @@ def test_without_the_setting_the_page_is_the_own_one(tmp_path: Path) -> None:
     page = session.get(moved.headers["Location"], timeout=30)
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    board = session.get(moved.headers["Location"] + "&embed", timeout=30)
+    assert "frame-ancestors *;" in board.headers["Content-Security-Policy"]
     told = session.get("http://server.test/query/page.json", timeout=30)
     assert told.json()["datasets"] == [server.url]
     assert told.json()["endpoint"] is False
@@ -79,3 +84,25 @@ def test_without_the_setting_the_page_is_the_own_one(tmp_path: Path) -> None:
     server.close()
     with pytest.raises(SettingsError, match="query_page"):
         Settings(query_page="javascript:alert(1)")
+
+
+def test_words_are_counted_by_the_stores(tmp_path: Path) -> None:
+    kind = iri(EX + "Kind")
+    data = [Quad(iri(f"{EX}{n}"), RDF_TYPE, kind) for n in range(7)]
+    data += [Quad(iri(EX + "0"), iri(EX + "says"), literal("x"))]
+    server = LiveServer(tmp_path, data)
+    ends = Expiration(server.clock.now() + timedelta(minutes=1))
+    late = [Quad(iri(f"{EX}{n}"), iri(EX + "late"), literal("1")) for n in range(3)]
+    server.publish([Fact(quad, ends) for quad in [*late, Quad(iri(EX + "8"), RDF_TYPE, kind)]])
+    session = server.session()
+    name = server.url.rpartition("/")[2]
+    told = session.get(f"http://server.test/query/words.json?dataset={name}", timeout=30).json()
+    counts = [[RDF_TYPE[1:-1], 8], [EX + "late", 3], [EX + "says", 1]]
+    assert told["predicates"] == counts
+    assert told["classes"] == [[EX + "Kind", 8]]
+    assert session.get("http://server.test/query/words.json", timeout=30).json() == told
+    server.clock.advance_to(ends.end)
+    later = session.get("http://server.test/query/words.json", timeout=30).json()
+    assert [EX + "late", 3] not in later["predicates"]
+    assert session.get("http://server.test/query/words.json?dataset=no").status_code == 404
+    server.close()

@@ -1,5 +1,5 @@
 // The answer as it is shown: rows keep their place, and know what just happened to them.
-import { compare } from "./terms.js";
+import { compare, textOf } from "./terms.js";
 
 const SHOWN = 2500; // milliseconds for which a change is marked
 const MOST_PAIRS = 250_000;
@@ -69,6 +69,16 @@ export class Answer {
     });
     const removed = [...known.values()].flat().map((row) => row.cells);
     return this.update({ added, valid, removed, places: told.places && places });
+  }
+
+  /** Rows that come while an answer is read: all are new, and none is marked. */
+  append(told) {
+    this.vars = told.vars;
+    told.added.forEach((cells, n) => {
+      const row = new Row(cells, this.keyOf(cells), told.valid?.[n]);
+      if (told.places) this.live.splice(told.places[n], 0, row);
+      else this.live.push(row);
+    });
   }
 
   /** What changed; returns how many rows were added, changed and removed. */
@@ -205,14 +215,15 @@ export class Answer {
 
   /**
    * The rows to show, those that are gone after what they followed.
-   * @param {string} wanted what must occur in one of the cells
+   * @param {string} wanted what must occur in one of the cells, or in its label
+   * @param {(term: object) => string | undefined} labelOf
    * @param {{name: string, down: boolean} | null} order by which column they are sorted
    */
-  rows(wanted, order) {
+  rows(wanted, order, labelOf = () => undefined) {
     let shown = this.placed();
     if (wanted) {
       const low = wanted.toLowerCase();
-      shown = shown.filter((row) => this.vars.some((name) => row.cells[name]?.value.toString().toLowerCase().includes(low)));
+      shown = shown.filter((row) => this.vars.some((name) => `${textOf(row.cells[name])} ${labelOf(row.cells[name]) ?? ""}`.toLowerCase().includes(low)));
     }
     if (order && this.vars.includes(order.name)) {
       const sign = order.down ? -1 : 1;

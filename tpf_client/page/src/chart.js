@@ -1,12 +1,9 @@
-// A chart of a column of numbers over the time that one watches.
-import { svg, ticks } from "./svg.js";
+// A chart of a column of numbers over the time that one watches: average, least and most.
+import uPlot from "uplot";
 import { isNumber } from "./terms.js";
 
-const WIDE = 1000;
-const HIGH = 300;
-const LEFT = 60;
-const BELOW = 24;
 const KEPT = 1000; // moments
+const HIGH = 320;
 
 /** The columns that hold numbers. */
 export function numeric(vars, rows) {
@@ -18,17 +15,26 @@ function isPlainNumber(term) {
   return term.type === "literal" && /^\s*-?\d+(\.\d+)?\s*$/.test(term.value);
 }
 
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
 export class Chart {
   constructor(place) {
-    this.root = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "drawing" });
-    place.append(this.root);
+    this.place = place;
     this.clear();
+    new ResizeObserver(() => place.clientWidth && this.plot?.setSize({ width: place.clientWidth, height: HIGH })).observe(place);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.renew());
   }
 
   clear() {
     this.column = null;
-    this.moments = [];
-    this.root.replaceChildren();
+    this.moments = [[], [], [], []]; // instants, and then the greatest, mean and least values
+    this.renew();
+  }
+
+  renew() {
+    this.plot?.destroy();
+    this.plot = null;
+    if (this.column) this.draw();
   }
 
   /** Notes the numbers of a column as they are at an instant of the server's clock. */
@@ -44,34 +50,34 @@ export class Chart {
       sum += value;
       count += 1;
     }
-    if (count) this.moments.push({ now, low, high, mean: sum / count });
-    if (this.moments.length > KEPT) this.moments.shift();
+    if (count) [now / 1000, high, sum / count, low].forEach((value, n) => this.moments[n].push(value));
+    if (this.moments[0].length > KEPT) this.moments.forEach((each) => each.shift());
   }
 
   draw() {
-    if (!this.moments.length) return;
-    const from = this.moments[0].now;
-    const until = Math.max(this.moments.at(-1).now, from + 10_000);
-    let low = Math.min(...this.moments.map((each) => each.low));
-    let high = Math.max(...this.moments.map((each) => each.high));
-    if (low === high) [low, high] = [low - 1, high + 1];
-    const x = (now) => LEFT + ((now - from) / (until - from)) * (WIDE - LEFT - 10);
-    const y = (value) => 10 + ((high - value) / (high - low)) * (HIGH - BELOW - 20);
-    const lines = svg("g", { class: "lines" });
-    for (const value of ticks(low, high, 5)) {
-      lines.append(svg("line", { x1: LEFT, x2: WIDE, y1: y(value), y2: y(value) }), svg("text", { x: 4, y: y(value) + 5 }, value.toLocaleString("en")));
-    }
-    for (const seconds of ticks(0, (until - from) / 1000, 6)) {
-      const now = from + seconds * 1000;
-      if (x(now) > WIDE - 50) continue;
-      lines.append(svg("text", { x: x(now) - 26, y: HIGH - 4 }, new Date(now).toISOString().slice(11, 19)));
-    }
-    // What was so until the next moment is drawn as steps.
-    const steps = (name) => this.moments.flatMap((each, n) => [`${x(each.now)},${y(each[name])}`, `${x(this.moments[n + 1]?.now ?? until)},${y(each[name])}`]);
-    const band = [...steps("high"), ...steps("low").reverse()].join(" ");
-    this.root.replaceChildren(lines, svg("polygon", { class: "band", points: band }), svg("polyline", { class: "mean", points: steps("mean").join(" ") }));
-    const last = this.moments.at(-1);
-    const round = (value) => Number(value.toPrecision(4)).toLocaleString("en");
-    this.root.setAttribute("aria-label", `${this.column} over time: now ${round(last.mean)} on average, from ${round(last.low)} to ${round(last.high)}`);
+    if (!this.moments[0].length || !this.place.clientWidth) return;
+    this.plot ??= this.make();
+    // What is so until now is drawn up to now.
+    const last = Math.max(this.moments[0].at(-1), Date.now() / 1000);
+    this.plot.setData(this.moments.map((each, n) => [...each, n ? each.at(-1) : last]));
+    const [high, mean, low] = this.moments.slice(1).map((each) => Number(each.at(-1).toPrecision(4)).toLocaleString("en"));
+    this.place.setAttribute("aria-label", `${this.column} over time: now ${mean} on average, from ${low} to ${high}`);
+  }
+
+  make() {
+    const [main, edge, soft] = ["--accent", "--edge", "--soft"].map(colour);
+    const axis = { stroke: soft, grid: { stroke: edge, width: 1 }, ticks: { stroke: edge, width: 1 }, font: "12px system-ui" };
+    const line = (label, width) => ({ label, stroke: main, width, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } });
+    const options = {
+      width: this.place.clientWidth,
+      height: HIGH,
+      legend: { show: false },
+      cursor: { show: false },
+      scales: { x: { range: (_, first, last) => [first, Math.max(last, first + 10)] }, y: { range: (_, low, high) => (low === high ? [low - 1, high + 1] : uPlot.rangeNum(low, high, 0.1, true)) } },
+      axes: [{ ...axis, space: 80, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400], values: (_, all) => all.map((each) => new Date(each * 1000).toISOString().slice(11, 19)) }, { ...axis, size: 64 }],
+      series: [{}, line("most", 1), line("average", 3), line("least", 1)],
+      bands: [{ series: [1, 3], fill: `${main}26` }],
+    };
+    return new uPlot(options, [[], [], [], []], this.place);
   }
 }

@@ -11,18 +11,18 @@ import { tags } from "@lezer/highlight";
 import { KNOWN, declaredIn } from "./terms.js";
 
 const colours = HighlightStyle.define([
-  { tag: tags.keyword, color: "var(--main)", fontWeight: "600" },
+  { tag: tags.keyword, color: "var(--accent)", fontWeight: "600" },
   { tag: [tags.string, tags.special(tags.string)], color: "var(--good)" },
   { tag: [tags.comment, tags.lineComment], color: "var(--soft)", fontStyle: "italic" },
   { tag: [tags.variableName, tags.special(tags.variableName)], color: "var(--late)" },
 ]);
 const look = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--panel)", fontSize: "14px" },
-  ".cm-content": { fontFamily: "ui-monospace, monospace", caretColor: "var(--ink)", minHeight: "8em" },
+  ".cm-content": { fontFamily: "ui-monospace, monospace", caretColor: "var(--ink)", minHeight: "6em" },
   ".cm-scroller": { maxHeight: "40vh", overflow: "auto" },
   ".cm-gutters": { backgroundColor: "var(--panel)", color: "var(--soft)", border: "0" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
-  "&.cm-focused": { outline: "3px solid var(--main)", outlineOffset: "-3px" },
+  "&.cm-focused": { outline: "3px solid var(--accent)", outlineOffset: "-3px" },
   ".cm-tooltip": { color: "var(--ink)", backgroundColor: "var(--ground)", border: "1px solid var(--edge)" },
   "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--edge) !important" },
 });
@@ -32,25 +32,43 @@ const WORDS = (
 ).split(" ");
 
 const NAMED = /^[\w-]*$/;
+const CHECKED = 500; // milliseconds without a key after which a text is checked
 
 /** An IRI of the dataset as an option: by a prefix of the text, by a known one, or as it is. */
-function option(iri, type, declared) {
+function option([iri, count], type, declared) {
   const by = (prefixes) => Object.entries(prefixes).find(([, start]) => iri.startsWith(start) && NAMED.test(iri.slice(start.length)));
+  const detail = count === null ? type : `${count.toLocaleString("en")} ×`;
   const own = by(declared);
-  if (own) return { label: `${own[0]}:${iri.slice(own[1].length)}`, type, detail: type };
+  if (own) return { label: `${own[0]}:${iri.slice(own[1].length)}`, type, detail };
   const [name, start] = by(KNOWN) ?? [];
-  if (!start || name in declared) return { label: `<${iri}>`, type, detail: type };
+  if (!start || name in declared) return { label: `<${iri}>`, type, detail };
   const label = `${name}:${iri.slice(start.length)}`;
   const apply = (view, _, from, to) => {
     const head = `PREFIX ${name}: <${start}>\n`;
     view.dispatch({ changes: [{ from: 0, insert: head }, { from, to, insert: label }], selection: { anchor: head.length + from + label.length } });
   };
-  return { label, type, detail: type, apply };
+  return { label, type, detail, apply };
+}
+
+/** What stands at the end of a text: a subject, predicate, class or object of a pattern, or something else. */
+export function placeIn(text) {
+  const bare = text.replace(/<[^<>\s]*>|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, "x").replace(/#.*/g, " ");
+  if (!bare.includes("{")) return "other";
+  const open = bare.split(/[({]/).at(-1);
+  if (bare.lastIndexOf("(") > bare.lastIndexOf("{") && !open.includes(")")) return "other";
+  const [pattern, before] = [bare.split(/[{}.](?!\w)/).at(-1), bare.split(/[{};.](?!\w)/).at(-1)];
+  const words = before.trim().split(/\s+/).filter(Boolean);
+  if (/\s$/.test(before) === false && words.length) words.pop();
+  const at = words.length + (pattern.includes(";") ? 1 : 0);
+  if (at === 0) return "subject";
+  if (at === 1) return "predicate";
+  return /^(a|rdf:type)$/.test(words[pattern.includes(";") ? 0 : 1] ?? "") ? "class" : "object";
 }
 
 /**
- * Completes what the dataset has, words of the language, and what stands in the text already.
- * @param {{predicates: string[], classes: string[]}} words of the dataset
+ * Completes what the dataset has, words of the language, and what stands in the text already: what fits first.
+ * @param {{predicates: [string, number | null][], classes: [string, number | null][]}} words of the dataset, most
+ *   frequent first
  */
 const completer = (words) => (context) => {
   const text = context.state.doc.toString();
@@ -61,18 +79,19 @@ const completer = (words) => (context) => {
     return { from: context.pos - prefix[1].length, options, validFor: /^[\w.-]*:?$/ };
   }
   const word = context.matchBefore(/[?$]?[\w:-]+|<[^<>\s]*/);
-  if (!word && !context.explicit) return null;
   const from = word?.from ?? context.pos;
+  const place = placeIn(text.slice(0, from));
+  if (!word && !context.explicit) return null;
   const declared = declaredIn(text);
-  // After `a` stands a class.
-  const typed = /(\ba|\brdf:type)\s+$/.test(text.slice(0, from));
-  const options = words.predicates.map((iri) => ({ ...option(iri, "property", declared), boost: typed ? 0 : 20 }));
-  options.push(...words.classes.map((iri) => ({ ...option(iri, "class", declared), boost: typed ? 20 : 0 })));
+  const of = (list, type, boost) => list.map((each, n) => ({ ...option(each, type, declared), boost: boost - n / list.length }));
+  const options = [];
+  if (place !== "class") options.push(...of(words.predicates, "property", place === "predicate" ? 50 : 0));
+  if (place !== "predicate") options.push(...of(words.classes, "class", place === "class" ? 50 : 0));
   const known = new Set(options.map(({ label }) => label));
   const said = new Set(text.match(/[?$]\w+|[\w-]*:[\w-]+/g) ?? []);
   if (word) said.delete(word.text);
-  options.push(...[...said].filter((label) => !known.has(label)).map((label) => ({ label, type: "variable" })));
-  options.push(...WORDS.map((label) => ({ label, type: "keyword" })));
+  options.push(...[...said].filter((label) => !known.has(label)).map((label) => ({ label, type: "variable", boost: place === "subject" ? 20 : 10 })));
+  if (place === "other" || place === "subject") options.push(...WORDS.map((label) => ({ label, type: "keyword" })));
   return { from, options, validFor: /^([?$]?[\w:-]*|<[^<>\s]*)$/ };
 };
 
@@ -80,10 +99,15 @@ const completer = (words) => (context) => {
  * An editor.
  * @param {HTMLElement} place where it goes
  * @param {() => void} run what Ctrl-Enter does
- * @param {() => void} changed called when the text changes
+ * @param {(text: string) => void} check called when the text has changed and nobody types
  */
-export function makeEditor(place, run, changed) {
+export function makeEditor(place, run, check) {
   const words = { predicates: [], classes: [] };
+  let timer = 0;
+  const changed = (text) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => check(text), CHECKED);
+  };
   const root = place.attachShadow({ mode: "open" });
   const view = new EditorView({
     root,
@@ -94,8 +118,8 @@ export function makeEditor(place, run, changed) {
         lineNumbers(), history(), drawSelection(), bracketMatching(), closeBrackets(), lintGutter(),
         autocompletion({ override: [completer(words)] }),
         StreamLanguage.define(sparql), syntaxHighlighting(colours), look, EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ "aria-label": "SPARQL query; Control-Enter watches, Escape then Tab leaves" }),
-        EditorView.updateListener.of((update) => { if (update.docChanged) changed(); }),
+        EditorView.contentAttributes.of({ "aria-label": "SPARQL query; Control-Enter runs it, Escape then Tab leaves" }),
+        EditorView.updateListener.of((update) => { if (update.docChanged) changed(update.state.doc.toString()); }),
       ],
     }),
   });

@@ -29,27 +29,59 @@ export class EndpointEngine {
     };
   }
 
+  /** Answers once; rows are told as they come: each is a line of the response. */
   async ask(query, at, on) {
     const stopping = new AbortController();
     on.begun?.(() => stopping.abort());
     const headers = { Accept: "application/sparql-results+json, text/turtle;q=0.5" };
     const past = at ? `&at=${encodeURIComponent(at.toISOString())}` : "";
     const response = await fetch(endpointOf(query) + past, { headers, signal: stopping.signal });
-    const text = await response.text();
-    if (!response.ok) throw Object.assign(new Error(text), { status: response.status });
-    if (response.headers.get("Content-Type").startsWith("text/turtle")) {
-      const added = text.split("\n").filter(Boolean).map((line) => ({ turtle: { type: "literal", value: line } }));
-      on.rows({ vars: ["turtle"], added });
-      return {};
+    if (!response.ok) throw Object.assign(new Error(await response.text()), { status: response.status });
+    const turtle = response.headers.get("Content-Type").startsWith("text/turtle");
+    let vars = turtle ? ["turtle"] : null;
+    let rest = "";
+    const tell = (lines) => {
+      const added = [];
+      for (const line of lines.filter(Boolean)) {
+        if (turtle) added.push({ turtle: { type: "literal", value: line } });
+        else if (vars === null) {
+          const told = JSON.parse(line.endsWith("[") ? `${line}]}}` : line);
+          if (told.boolean !== undefined) added.push({ answer: { type: "literal", value: String(told.boolean) } });
+          vars = told.head.vars ?? ["answer"];
+        } else if (line.startsWith("{")) added.push(JSON.parse(line.replace(/,$/, "")));
+      }
+      if (added.length) on.rows({ vars, added });
+    };
+    for (let reader = response.body.pipeThrough(new TextDecoderStream()).getReader(), part; !(part = await reader.read()).done; ) {
+      const lines = (rest + part.value).split("\n");
+      rest = lines.pop();
+      tell(lines);
     }
-    const told = JSON.parse(text);
-    if (told.boolean !== undefined) on.rows({ boolean: told.boolean });
-    else on.rows({ vars: told.head.vars, added: told.results.bindings });
+    tell([rest]);
+    on.rows({ vars, added: [] });
     return {};
+  }
+
+  async #estimate(query, syntax) {
+    const response = await fetch(`estimate?${new URLSearchParams({ query, syntax })}`);
+    if (!response.ok) throw Object.assign(new Error(await response.text()), { status: response.status });
+    return response.json();
+  }
+
+  /** About how many facts a query reads (`facts`, or null), and whether some are `labelled`. */
+  estimate(query) {
+    return this.#estimate(query, false);
+  }
+
+  /** Parses a query; an error says what is wrong. */
+  check(query) {
+    return this.#estimate(query, true);
   }
 
   async words() {
     const response = await fetch("words.json");
-    return response.ok ? response.json() : null;
+    const told = response.ok ? await response.json() : { predicates: [], classes: [] };
+    const uncounted = (iris) => iris.map((iri) => [iri, null]);
+    return { predicates: uncounted(told.predicates), classes: uncounted(told.classes), prefixes: {} };
   }
 }

@@ -1,15 +1,11 @@
-// A map of rows that have coordinates, in the projection of Mercator. Lines of latitude and longitude, and
-// the outlines of countries (Natural Earth), which come when a map is first shown; tiles where the endpoint has them.
-import { svg, ticks } from "./svg.js";
+// A map of rows that have coordinates (Leaflet): what lies close together is a cluster; a dot opens its row. Its ground
+// are outlines of countries (Natural Earth), and tiles where the endpoint names somebody who has them.
+import L from "leaflet/dist/leaflet-src.js";
+import "leaflet.markercluster";
 import { isNumber, textOf } from "./terms.js";
-import { Tiles } from "./tiles.js";
 
 const OUTLINE = document.documentElement.dataset.outline;
-const MOST = 3000; // points that are drawn
-const WIDE = 1000;
-const HIGH = 460;
-const LARGEST = 2 ** 23; // how wide the world may be drawn
-const POLE = 89.9; // degrees; what is nearer is drawn here
+const DEEPEST = 19;
 const POINT = /^\s*(?:<[^>]*>\s*)?POINT\s*Z?\s*\(\s*(-?[\d.]+)\s+(-?[\d.]+)/i;
 
 /** How the coordinates of a row are read: a function to [longitude, latitude], or null where there are none. */
@@ -34,53 +30,74 @@ function within(longitude, latitude) {
   return Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90 ? [longitude, latitude] : null;
 }
 
-// Places in widths of the world, from its left and from its top.
-const across = (longitude) => (longitude + 180) / 360;
-const down = (latitude) => 0.5 - Math.asinh(Math.tan((Math.min(Math.max(latitude, -POLE), POLE) * Math.PI) / 180)) / (2 * Math.PI);
-const longitudeOf = (x) => x * 360 - 180;
-const latitudeOf = (y) => (Math.atan(Math.sinh((0.5 - y) * 2 * Math.PI)) * 180) / Math.PI;
-
-let outlines = null;
-
-/** The outlines: lists of places, once they are there. */
-async function outlined() {
-  try {
-    const lines = await (await fetch(OUTLINE)).json();
-    return lines.map((steps) => {
-      const places = [];
-      let x = 0, y = 0;
-      for (let n = 0; n < steps.length; n += 2) places.push([(x += steps[n]) / 10, (y += steps[n + 1]) / 10]);
-      return places;
-    });
-  } catch {
-    outlines = null; // to be asked for again
-    return [];
-  }
+/** The outlines of countries: lists of [latitude, longitude]. */
+async function outlines() {
+  const lines = await (await fetch(OUTLINE)).json();
+  return lines.flatMap((steps) => {
+    const parts = [[]];
+    let x = 0, y = 0;
+    for (let n = 0; n < steps.length; n += 2) {
+      // What crosses the antimeridian is no line on this map.
+      if (n && Math.abs(steps[n]) > 1800) parts.push([]);
+      parts.at(-1).push([(y += steps[n + 1]) / 10, (x += steps[n]) / 10]);
+    }
+    return parts;
+  });
 }
 
+/** Whether the reader wants little sent. */
+const sparing = () => navigator.connection?.saveData || matchMedia("(prefers-reduced-data: reduce)").matches;
+
 export class PointMap {
-  constructor(place) {
-    this.root = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "drawing" });
-    this.ground = this.root.appendChild(svg("g", { class: "tiles" }));
-    this.land = this.root.appendChild(svg("path", { class: "land" }));
-    this.lines = this.root.appendChild(svg("g", { class: "lines" }));
-    this.points = this.root.appendChild(svg("g"));
+  /**
+   * @param {HTMLElement} place
+   * @param {(row: object) => void} chosen called with the row whose dot was pressed
+   */
+  constructor(place, chosen) {
+    this.place = place;
+    this.chosen = chosen;
     this.drawn = new Map();
-    this.box = null;
+    this.map = null;
     this.tiles = null;
-    place.append(this.root);
   }
 
-  /** Has tiles of a source behind the outlines from now on. */
+  /** Has tiles of a source behind the dots from now on; and says whose they are. */
   tile(source) {
-    this.tiles = new Tiles(source, this.root, this.ground);
-    new ResizeObserver(() => this.box && this.tiles.draw(this.box, WIDE, HIGH)).observe(this.root);
+    this.tiles = source;
+    const named = document.createElement("p");
+    named.className = "soft attribution";
+    // Addresses in it are links, and nothing else is markup.
+    for (const [n, part] of source.attribution.split(/(https?:\/\/[^\s<>"]+[^\s<>".,;)])/).entries()) {
+      named.append(n % 2 ? Object.assign(document.createElement("a"), { href: part, rel: "noreferrer", textContent: part }) : part);
+    }
+    this.place.after(named);
   }
 
   clear() {
-    this.box = null;
+    this.cluster?.clearLayers();
     this.drawn.clear();
-    this.points.replaceChildren();
+    this.fitted = false;
+  }
+
+  begin() {
+    this.map = L.map(this.place, { attributionControl: false, maxZoom: DEEPEST, worldCopyJump: true, zoomSnap: 0.5 });
+    this.cluster = L.markerClusterGroup({
+      maxClusterRadius: 40,
+      showCoverageOnHover: false,
+      animate: !matchMedia("(prefers-reduced-motion: reduce)").matches,
+      iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", iconSize: [32, 32], html: Object.assign(document.createElement("span"), { textContent: cluster.getChildCount().toLocaleString("en") }) }),
+    });
+    outlines().then((lines) => L.polyline(lines, { className: "land", interactive: false, noClip: false }).addTo(this.map).bringToBack(), () => {});
+    this.cluster.addTo(this.map);
+    if (this.tiles && !sparing()) {
+      const layer = L.tileLayer(this.tiles.url, { maxZoom: DEEPEST });
+      let missing = false;
+      layer.on("loading", () => (missing = false));
+      layer.on("tileerror", () => (missing = true));
+      layer.on("load", () => this.place.classList.toggle("tiled", !missing));
+      layer.addTo(this.map);
+    }
+    new ResizeObserver(() => this.map.invalidateSize()).observe(this.place);
   }
 
   /**
@@ -90,102 +107,50 @@ export class PointMap {
    * @param {[string, string][]} prefixes
    */
   show(vars, rows, read, prefixes) {
-    const found = [];
-    for (const row of rows) {
-      const at = found.length < MOST && read(row);
-      if (at) found.push([row, at]);
-    }
-    if (found.length) this.fit(found.map(([, at]) => at));
+    if (!this.map) this.begin();
     const keep = new Set();
-    for (const [row, at] of found) {
+    const places = [], come = [], gone = [];
+    for (const row of rows) {
+      const at = read(row);
+      if (!at) continue;
+      const [longitude, latitude] = at;
       keep.add(row);
-      let point = this.drawn.get(row);
-      if (!point) {
-        point = svg("circle", { r: 9 });
-        point.append(svg("title"));
-        this.points.append(point);
-        this.drawn.set(row, point);
+      places.push([latitude, longitude]);
+      const before = this.drawn.get(row);
+      if (before?.version === row.version) continue;
+      const style = [row.kind, row.late && "late"].filter(Boolean).join(" ");
+      if (before) {
+        before.version = row.version;
+        before.getElement()?.setAttribute("class", `point leaflet-interactive ${style}`);
+        before.options.className = `point ${style}`;
+        const { lat, lng } = before.getLatLng();
+        if (lat === latitude && lng === longitude) continue;
+        this.cluster.removeLayer(before);
+        before.setLatLng([latitude, longitude]);
+        come.push(before);
+        continue;
       }
-      if (point.version === row.version && point.box === this.box) continue;
-      point.version = row.version;
-      point.box = this.box;
-      const [x, y] = this.at(at);
-      point.style.transform = `translate(${x}px, ${y}px)`;
-      point.setAttribute("class", ["point", row.kind, row.late && "late"].filter(Boolean).join(" "));
-      point.firstChild.textContent = vars.map((name) => `${name}: ${textOf(row.cells[name], prefixes)}`).join("\n");
+      const dot = L.circleMarker([latitude, longitude], { radius: 5, className: `point ${style}` });
+      dot.version = row.version;
+      dot.on("click", () => this.chosen(row));
+      const text = document.createElement("span");
+      text.textContent = vars.map((name) => `${name}: ${textOf(row.cells[name], prefixes)}`).join("\n");
+      dot.bindTooltip(text);
+      this.drawn.set(row, dot);
+      come.push(dot);
     }
-    for (const [row, point] of this.drawn) {
+    for (const [row, dot] of this.drawn) {
       if (keep.has(row)) continue;
-      point.remove();
+      gone.push(dot);
       this.drawn.delete(row);
     }
-    this.root.setAttribute("aria-label", `Map of ${found.length} of ${rows.length} rows; all that it shows is in the table`);
-  }
-
-  /** Chooses what part of the world is seen; as long as all points are in it, it stays. */
-  fit(places) {
-    const inside = ([x, y]) => x >= 0 && x <= WIDE && y >= 0 && y <= HIGH;
-    if (this.box && places.every((place) => inside(this.at(place)))) return;
-    const span = (n, project) => {
-      let low = Infinity, high = -Infinity;
-      for (const place of places) {
-        const here = project(place[n]);
-        low = Math.min(low, here);
-        high = Math.max(high, here);
-      }
-      return [(low + high) / 2, (high - low) * 1.25];
-    };
-    const [[x, width], [y, height]] = [span(0, across), span(1, down)];
-    const scale = Math.min(WIDE / width, HIGH / height, LARGEST);
-    const [left, top] = [x - WIDE / scale / 2, y - HIGH / scale / 2];
-    this.box = {
-      left, top, scale,
-      west: longitudeOf(left), east: longitudeOf(left + WIDE / scale), south: latitudeOf(top + HIGH / scale), north: latitudeOf(top),
-    };
-    this.tiles?.draw(this.box, WIDE, HIGH);
-    this.graticule();
-    this.outline();
-  }
-
-  /** Draws what is in sight of the outlines. */
-  async outline() {
-    const box = this.box;
-    const lines = await (outlines ??= outlined());
-    if (box !== this.box) return;
-    const { west, east, south, north } = box;
-    const drawn = [];
-    for (const places of lines) {
-      for (let n = 1; n < places.length; n++) {
-        const [one, other] = [places[n - 1], places[n]];
-        const seen = Math.max(one[0], other[0]) >= west && Math.min(one[0], other[0]) <= east && Math.max(one[1], other[1]) >= south && Math.min(one[1], other[1]) <= north;
-        // What crosses the antimeridian is no line on this map.
-        if (seen && Math.abs(one[0] - other[0]) < 180) drawn.push(`M${this.at(one).map((each) => each.toFixed(1))}L${this.at(other).map((each) => each.toFixed(1))}`);
-      }
+    // As long as all are in sight, it stays where it is; a map whose reader has moved it stays, too.
+    if (places.length && !this.fitted) {
+      this.map.fitBounds(L.latLngBounds(places).pad(0.1), { maxZoom: 14, animate: false });
+      this.fitted = true;
     }
-    this.land.setAttribute("d", drawn.join(""));
+    this.cluster.removeLayers(gone);
+    this.cluster.addLayers(come);
+    this.place.setAttribute("aria-label", `Map of ${places.length} of ${rows.length} rows; all that it shows is in the table`);
   }
-
-  at([longitude, latitude]) {
-    const { left, top, scale } = this.box;
-    return [(across(longitude) - left) * scale, (down(latitude) - top) * scale];
-  }
-
-  graticule() {
-    const { west, east, south, north } = this.box;
-    this.lines.replaceChildren();
-    for (const longitude of ticks(west, east, 6)) {
-      const [x] = this.at([longitude, south]);
-      if (Math.abs(longitude) > 180) continue;
-      this.lines.append(svg("line", { x1: x, x2: x, y1: 0, y2: HIGH }), svg("text", { x: x + 4, y: HIGH - 6 }, degrees(longitude, "E", "W")));
-    }
-    for (const latitude of ticks(south, north, 5)) {
-      const [, y] = this.at([west, latitude]);
-      if (Math.abs(latitude) > 90) continue;
-      this.lines.append(svg("line", { x1: 0, x2: WIDE, y1: y, y2: y }), svg("text", { x: 4, y: y - 4 }, degrees(latitude, "N", "S")));
-    }
-  }
-}
-
-function degrees(value, above, below) {
-  return value ? `${Math.abs(value)}° ${value < 0 ? below : above}` : "0°";
 }

@@ -34,7 +34,8 @@ self.addEventListener("fetch", (event) => {
   const { request } = event;
   if (request.method !== "GET") return;
   const address = new URL(request.url);
-  address.search = "";
+  // The board alone may be in frames, which its head says: it is another response.
+  address.search = address.searchParams.has("embed") && address.href.startsWith(`${scope}?`) ? "?embed" : "";
   address.hash = "";
   if (known.has(address.href)) {
     event.respondWith((async () => {

@@ -4,8 +4,8 @@ const PERIOD = 1000; // milliseconds between two instants of a replay
 
 /**
  * @param {(id: string) => HTMLElement} at finds the controls
- * @param {{now: () => number, ask: (instant: Date) => Promise<void>, present: () => void}} does
- *   the server's clock; shows the answer of an instant; watches again
+ * @param {{now: () => number, ask: (instant: Date) => Promise<void>, present: () => void, shown: () => void}} does
+ *   the server's clock; shows the answer of an instant; watches again; has these controls in sight
  */
 export function travel(at, does) {
   let instant = null; // null: the present
@@ -76,7 +76,7 @@ export function travel(at, does) {
     const ago = (does.now() - wanted) / 1000;
     const spans = [...at("span").options].map((each) => each.value);
     at("span").value = spans.find((each) => Number(each) >= ago) ?? spans.at(-1);
-    at("past").open = true;
+    does.shown();
     go(wanted);
   }
 

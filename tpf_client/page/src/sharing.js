@@ -22,6 +22,14 @@ export function linkOf(query, settings) {
   return `${location.href.split("#")[0]}#${parameters}`;
 }
 
+/** The same, as the board alone: for a frame, or a screen on a wall. */
+export function embedOf(query, settings) {
+  const url = new URL(linkOf(query, settings));
+  url.search = `?${["embed", url.search.slice(1)].filter(Boolean).join("&")}`;
+  const text = url.href.replaceAll("&", "&amp;").replaceAll('"', "&quot;");
+  return `<iframe src="${text}" title="Live query" width="100%" height="480"></iframe>`;
+}
+
 export function curlOf(query, settings) {
   const url = new URL("sparql", location.href.split("#")[0]);
   const more = setOf(settings).map(([name, value]) => ` \\\n  --data-urlencode ${name}=${value}`).join("");

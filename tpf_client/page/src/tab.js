@@ -105,13 +105,38 @@ export class TabEngine {
     });
   }
 
-  /** The words of the datasets. */
-  words() {
-    return new Promise((resolve) => {
-      const id = this.begin({ mode: "words" }, (name, told) => {
+  /** The one event of a question. */
+  #told(message) {
+    return new Promise((resolve, reject) => {
+      const id = this.begin(message, (name, told) => {
         this.waiting.delete(id);
-        resolve(name === "words" ? told : null);
+        if (name === "refused" || name === "failed") reject(Object.assign(new Error(told.text ?? told.error), { status: told.status ?? 502 }));
+        else resolve(told);
       });
     });
+  }
+
+  /** About how many facts a query reads (`facts`, or null), and whether some are `labelled`. */
+  estimate(query) {
+    return this.#told({ mode: "estimate", query });
+  }
+
+  /** Parses a query; an error says what is wrong. */
+  check(query) {
+    return this.#told({ mode: "check", query });
+  }
+
+  /** The words of the datasets: exactly, from who serves the page; of others, those in a sample. */
+  async words(served) {
+    const [own, foreign] = [true, false].map((ours) => this.sources().filter((each) => served.includes(each) === ours));
+    const parts = [];
+    if (own.length) {
+      const response = await fetch(`words.json?${new URLSearchParams(own.map((each) => ["dataset", each.split("/").at(-1)]))}`);
+      if (response.ok) parts.push(await response.json());
+      else foreign.push(...own);
+    }
+    if (foreign.length) parts.push(await this.#told({ mode: "words", sources: foreign }));
+    const merged = (name) => parts.flatMap((part) => part[name].map((each) => (Array.isArray(each) ? each : [each, null])));
+    return { predicates: merged("predicates"), classes: merged("classes"), prefixes: Object.assign({}, ...parts.map((part) => part.prefixes)) };
   }
 }

@@ -5,7 +5,7 @@ const COMMON = {
   rdfs: "http://www.w3.org/2000/01/rdf-schema#",
   xsd: "http://www.w3.org/2001/XMLSchema#",
 };
-/** Prefixes that a query may be given when it needs them. */
+/** Prefixes that a query may be given when it needs them; those of the datasets are added. */
 export const KNOWN = {
   ...COMMON,
   dcterms: "http://purl.org/dc/terms/",
@@ -43,7 +43,9 @@ export function textOf(term, prefixes = []) {
   for (const [name, iri] of prefixes) {
     if (term.value.startsWith(iri) && /^[\w./-]*$/.test(term.value.slice(iri.length))) return `${name}:${term.value.slice(iri.length)}`;
   }
-  return term.value;
+  // The end of an IRI tells more than its beginning; a bare number, with what stands before it.
+  const [, end] = /^https?:\/\/[^/]+.*?[/#]((?:[^/#]+[/#])?[^/#]+)[/#]?$/.exec(term.value) ?? [];
+  return prefixes.length && end ? `…/${/^.*[/#]\D/.test(end) ? end.split(/[/#]/).at(-1) : end}` : term.value;
 }
 
 export function isNumber(term) {
@@ -71,6 +73,35 @@ export function labelsIn(steps) {
   return found;
 }
 
+/** The milliseconds of an instant with a time zone; NaN: it is none. */
+export const instantOf = (term) => (/#dateTime(Stamp)?$/.test(term?.datatype ?? "") && /(Z|[+-]\d\d:\d\d)$/.test(term.value) ? Date.parse(term.value) : NaN);
+
+/** An instant in UTC, without its day if that is today's. */
+export function utcOf(milliseconds, now = Date.now()) {
+  const [day, hour] = new Date(milliseconds).toISOString().split("T");
+  const time = hour.slice(0, hour.endsWith(":00.000Z") ? 5 : 8);
+  return day === new Date(now).toISOString().slice(0, 10) ? `${time} UTC` : `${day} ${time} UTC`;
+}
+
+/** The same instant where the reader is; empty where that is UTC, and where there is none. */
+export function localOf(milliseconds) {
+  if (Number.isNaN(milliseconds)) return "";
+  const then = new Date(milliseconds);
+  return then.getTimezoneOffset() ? `${then.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" })} here` : "";
+}
+
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+const UNITS = [["second", 60], ["minute", 60], ["hour", 48], ["day", 60], ["month", 24], ["year", Infinity]];
+
+/** How long ago an instant was, or how far it is. */
+export function agoOf(milliseconds, now) {
+  let left = (milliseconds - now) / 1000;
+  for (const [unit, many] of UNITS) {
+    if (Math.abs(left) < many) return relative.format(Math.round(left), unit);
+    left /= unit === "day" ? 30 : unit === "month" ? 12 : unit === "hour" ? 24 : 60;
+  }
+}
+
 function linkTo(href, text) {
   const link = document.createElement("a");
   link.href = href;
@@ -80,9 +111,21 @@ function linkTo(href, text) {
   return link;
 }
 
-/** A cell's content: for an IRI a link to what a dataset has about it, and one to the IRI itself; else a text. */
-export function nodeOf(term, prefixes, dataset) {
-  const text = textOf(term, prefixes);
+/**
+ * A cell's content: for an IRI its label or short form as a link to what a dataset has about it, and a link to the
+ * IRI itself; an instant with how far it is; else a text.
+ */
+export function nodeOf(term, prefixes, dataset, label) {
+  const text = label ?? textOf(term, prefixes);
+  const instant = instantOf(term);
+  if (!Number.isNaN(instant)) {
+    const both = document.createDocumentFragment();
+    const time = Object.assign(document.createElement("time"), { dateTime: term.value, textContent: utcOf(instant) });
+    const ago = Object.assign(document.createElement("span"), { className: "soft ago", textContent: agoOf(instant, Date.now()) });
+    ago.instant = instant;
+    both.append(time, " ", ago);
+    return both;
+  }
   if (term?.["xml:lang"]) {
     const said = document.createElement("span");
     said.lang = term["xml:lang"];
