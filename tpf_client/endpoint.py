@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TypeAlias
@@ -145,6 +146,32 @@ _SPARE = 4
 """Threads for requests that no query belongs to, or that wait for their turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointLimits:
+    """The limits of an endpoint.
+
+    Args:
+        queries: the most concurrent queries; others wait.
+        streams: the most readers of followed answers.
+        streams_per_reader: the most of these per address; 0: all.
+        min_interval: the least seconds between two evaluations of a followed answer.
+
+    Raises:
+        ValueError: an invalid interval.
+    """
+
+    queries: int = 8
+    streams: int = 200
+    streams_per_reader: int = 0
+    min_interval: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_seconds(min_interval=self.min_interval)
+
+
+_LIMITS = EndpointLimits()
+
+
 class SparqlEndpoint:
     """A WSGI application that answers SPARQL queries by a client; thread-safe.
 
@@ -154,16 +181,9 @@ class SparqlEndpoint:
         hosts: names of this server in requests, beside ``localhost`` and IP addresses, against DNS
             rebinding; ``*``: any.
         origins: origins (``https://example.org``) whose web pages may ask; ``*``: any.
-        queries: the most concurrent queries; others wait.
-        streams: the most readers of followed answers.
-        streams_per_reader: the most of these per address; 0: all.
-        min_interval: the least seconds between two evaluations of a followed answer.
+        limits: of all queries together.
         examples: queries that the page at ``/`` offers.
-        continuous: path of the same server's continuous queries.
         tiles: the background of the page's map.
-
-    Raises:
-        ValueError: an invalid interval.
     """
 
     def __init__(
@@ -173,26 +193,19 @@ class SparqlEndpoint:
         *,
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
-        queries: int = 8,
-        streams: int = 200,
-        streams_per_reader: int = 0,
-        min_interval: float = 1.0,
+        limits: EndpointLimits = _LIMITS,
         examples: Sequence[Example] = (),
-        continuous: str = "",
         tiles: MapTiles | None = None,
     ) -> None:
-        check_seconds(min_interval=min_interval)
         self._client = client
         self._allowance = allowance or Allowance()
-        self._turns = threading.Semaphore(queries)
-        self._slots = FollowerSlots(streams, streams_per_reader)
-        self._min_interval = min_interval
-        self._page = PageFiles(
-            PageSettings(client.urls, examples, endpoint=True, continuous=continuous, tiles=tiles)
-        )
+        self._turns = threading.Semaphore(limits.queries)
+        self._slots = FollowerSlots(limits.streams, limits.streams_per_reader)
+        self._min_interval = limits.min_interval
+        self._page = PageFiles(PageSettings(client.urls, examples, endpoint=True, tiles=tiles))
         self._words = VocabularyCache(client, self._budget)
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
-        self.threads = queries + streams + _SPARE
+        self.threads = limits.queries + limits.streams + _SPARE
         """How many requests may be under way at the same time."""
         self._hosts = frozenset(map(str.lower, hosts))
         self._origins = frozenset(each.lower() for each in origins)

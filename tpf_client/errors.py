@@ -68,6 +68,10 @@ class SourceError(ClientError):
         self.reason = "".join(each if each.isprintable() else "\ufffd" for each in reason)
         super().__init__(f"{url}: {self.reason}")
 
+    def described_at(self, documentation: str | None) -> None:
+        """Add where the answer says that the interface is described."""
+        self.documentation = documentation
+
 
 class ConnectionFailedError(SourceError):
     """The connection was refused, timed out, or was cut off."""

@@ -4,8 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypedDict
 
 from annotations.clock import ManualClock
 from annotations.instants import utc
@@ -21,7 +20,7 @@ from tpf_client.fragments.page import Page
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Ask, Driver, Steps, Task
 from tpf_client.planner.evaluation import Evaluation, Learned, Lengths, planned
-from tpf_client.planner.fragment_source import ANYTHING, FragmentSource
+from tpf_client.planner.fragment_source import ANYTHING, FragmentSource, SourceUse
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import MOMENT, Freshness
 from tpf_client.planner.planning import check, plan_query
@@ -39,7 +38,16 @@ if TYPE_CHECKING:
 
 # One evaluation of a query: its solutions as they become known.
 
-_Plan: TypeAlias = Callable[[Callable[[Solution, int], None], Learned], tuple[Evaluation, Output]]
+
+class _Making(NamedTuple):
+    """What a plan tells an answer, and the estimates so far."""
+
+    on_change: Callable[[Solution, int], None]
+    on_surprise: Callable[[], bool]
+    learned: Learned
+
+
+_Plan: TypeAlias = Callable[[_Making], tuple[Evaluation, Output]]
 OnProgress: TypeAlias = Callable[[int, int], object]
 """Takes the number of pages that a query wanted so far, and of the solutions that it has."""
 
@@ -70,10 +78,12 @@ class Answer:
         self._handed_out = False
         self._outdated = False
         self._given: Counter[Solution] = Counter()
-        make = partial(self._plan, self._arrive)
+
+        def make(learned: Learned) -> tuple[Evaluation, Output]:
+            return self._plan(_Making(self._arrive, self._surprised, learned))
+
         self._evaluation, self._output = yield from planned(self.driver, make)
         self._streams = not self._output.ordered
-        self._evaluation.on_surprise = self._surprised
         self.variables = self._output.variables
         return self
 
@@ -130,7 +140,7 @@ class Answer:
         self._solutions += count
         if self._streams:
             self._handed_out = True
-            self._evaluation.hurried = False
+            self._evaluation.solution_sent()
             self._ready.extend([solution] * count)
             if not self._output.node.monotone:
                 self._given[solution] += count
@@ -427,7 +437,7 @@ class Queries:
         signals: "ChangeSignals | None" = None,
     ) -> "Streamer":
         """Return a streamer of a query; for `budgets` see `Client.stream`."""
-        from tpf_client.streaming.streamer import Schedule, Streamer
+        from tpf_client.streaming.streamer import Schedule, Streamer, Streaming
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
             return plan_query(
@@ -443,11 +453,7 @@ class Queries:
         jitter = settings.jitter
         if jitter is None:
             jitter = 0.0 if isinstance(self._clock, ManualClock) else 0.1
-        return Streamer(
-            self._fetcher,
-            self._urls,
-            build,
-            self._clock,
+        how = Streaming(
             schedule=Schedule(
                 min_interval=timedelta(seconds=settings.min_interval),
                 max_interval=_seconds(settings.max_interval),
@@ -471,19 +477,23 @@ class Queries:
             explain=settings.explain,
             signals=signals if past is None else None,
         )
+        return Streamer(self._fetcher, self._urls, build, self._clock, how)
 
     def _attempt(self, query: Query, driver: Driver, asked: QueryOptions) -> Steps[Answer]:
         source, lengths = (yield from self._source(driver, asked.at)), Lengths()
         now = self._clock.now() if asked.at is None else utc(asked.at)
         plan, budget = asked.plan, asked.budget
 
-        def make(
-            on_change: Callable[[Solution, int], None], learned: Learned
-        ) -> tuple[Evaluation, Output]:
-            evaluation = Evaluation(driver, source, lengths=lengths, learned=learned)
-            if budget is not None:
-                evaluation.dataflow.guard = budget.pass_change
-                on_change = budget.counting(on_change)
+        def make(making: _Making) -> tuple[Evaluation, Output]:
+            evaluation = Evaluation(
+                driver,
+                source,
+                lengths=lengths,
+                learned=making.learned,
+                guard=None if budget is None else budget.pass_change,
+                on_surprise=making.on_surprise,
+            )
+            on_change = making.on_change if budget is None else budget.counting(making.on_change)
             if plan is not None:
                 plan.clear()
             leaves = FragmentLeaves(evaluation, explain=plan is not None, plan=plan)
@@ -500,7 +510,8 @@ class Queries:
 
             task = detect_all(self._fetcher, self._urls, self._vocabulary, ManualClock(at))
             return (yield from driver.run(task)).source
-        sources = [FragmentSource(self._fetcher, url, once=True) for url in self._urls]
+        use = SourceUse(once=True)
+        sources = [FragmentSource(self._fetcher, url, use=use) for url in self._urls]
         return sources[0] if len(sources) == 1 else UnionSource(sources)
 
 

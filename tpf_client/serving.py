@@ -17,7 +17,7 @@ from waitress.server import create_server
 
 from annotations.seconds import seconds_from
 from tpf_client.client import Client
-from tpf_client.endpoint import PATH, SparqlEndpoint, StartResponse
+from tpf_client.endpoint import PATH, EndpointLimits, SparqlEndpoint, StartResponse
 from tpf_client.fragments.destinations import not_a_url
 from tpf_client.page_command import (
     ExampleFiles,
@@ -253,10 +253,7 @@ def serve(
             allowance,
             hosts=names,
             origins=allow_origin or (),
-            queries=queries,
-            streams=streams,
-            streams_per_reader=streams_per_reader,
-            min_interval=min_interval,
+            limits=EndpointLimits(queries, streams, streams_per_reader, min_interval),
             examples=examples,
             tiles=tiles,
         )

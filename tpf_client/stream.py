@@ -12,10 +12,10 @@ from tpf_client.errors import SourceError
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.explain import explain_plan, plan_tree, step_json
-from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.leaves import Step
 from tpf_client.planner.live_fragment import LiveFragment, canonical_pattern
 from tpf_client.solutions import Solution, data_frame, html_table, rdflib_graph
-from tpf_client.sparql.algebra import QueryForm, Row
+from tpf_client.sparql.algebra import Pattern, QueryForm, Row
 from tpf_client.streaming.detection import Detected
 from tpf_client.streaming.scheduler import Job, Scheduler, TakeTick
 from tpf_client.streaming.streamer import Streamer, Tick
@@ -47,17 +47,20 @@ def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[St
 
 
 def stream_json(
-    detected: Detected, evaluation: Evaluation, leaves: FragmentLeaves, began: datetime
+    detected: Detected,
+    evaluation: Evaluation,
+    plan: Sequence[Step],
+    pattern: Pattern | None,
+    began: datetime,
 ) -> dict[str, Any]:
     """Return the explanation and the plan as a JSON object."""
-    plan = leaves.plan
     parts = detected.parts or (detected,)
     steps = []
     for step in plan:
         kind, why = _change(step, evaluation)
         steps.append(step_json(step, began) | {"change": kind, "why": why})
     datasets = [{"url": part.source.url, "labels": _labelling(part)} for part in parts]
-    tree = [] if leaves.pattern is None else plan_tree(leaves.pattern, plan)
+    tree = [] if pattern is None else plan_tree(pattern, plan)
     return {"datasets": datasets, "steps": steps, "tree": tree}
 
 
@@ -268,7 +271,11 @@ class Updates:
         if running is None:
             raise RuntimeError("the stream was not started")
         explanation = stream_json(
-            running.detected, running.evaluation, running.leaves, self.streamer.began
+            running.detected,
+            running.evaluation,
+            running.leaves.plan,
+            running.output.pattern,
+            self.streamer.began,
         )
         return explanation | {"seconds": self.streamer.took.total_seconds()}
 

@@ -33,7 +33,6 @@ from tpf_server.connections import allow_many_descriptors, most_connections
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Settings, table
 from tpf_server.sources import (
-    LOOK_SECONDS,
     check_sources,
     dataset_of_path,
     each_name_once,
@@ -46,8 +45,6 @@ from tpf_server.workers import (
     MULTIPROCESS_VARIABLE,
     THREADS,
     WORKER_VARIABLE,
-    RespawnBackoff,
-    join_workers_surely,
 )
 
 _START_SECONDS = 120
@@ -206,13 +203,15 @@ def _watch_over_workers(
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
-    from granian.server import Server
+
+    from tpf_server.supervisor import SignalFlag, Supervisor
 
     # A forked worker could inherit a lock that a thread of this process holds just then.
     multiprocessing.set_start_method("spawn", force=True)
-    server = Server(
-        "tpf_server.app:factory",
-        factory=True,
+    reloads = SignalFlag()
+    server = Supervisor(
+        ready,
+        reloads,
         interface=Interfaces.WSGI,
         address=settings.host,
         port=settings.port,
@@ -238,14 +237,6 @@ def _watch_over_workers(
     logging.getLogger("_granian").addFilter(
         lambda record: "Python threads" not in record.getMessage()
     )
-    join_workers_surely(server)
-    server.main_loop_interrupt = _Wakeup(
-        lambda: bool(server.interrupt_signal or server.interrupt_children)
-    )
-    server.respawned_wrks = RespawnBackoff(ready.is_set, lambda: bool(server.interrupt_signal))
-    reloads = _Flag()
-    # granian would replace the workers, and connections that they have would be lost.
-    server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
     threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
     if settings.source_interval > 0:
         looking = (settings.source_interval, changed, reloads)
@@ -266,14 +257,14 @@ def _changed(now: Callable[[], Configuration]) -> bool:
         return False
 
 
-def _look_again(seconds: float, changed: Callable[[], bool], flag: "_Flag") -> None:
+def _look_again(seconds: float, changed: Callable[[], bool], flag: threading.Event) -> None:
     while True:
         time.sleep(seconds)
         if changed():
             flag.set()
 
 
-def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
+def _heed(flag: threading.Event, action: Callable[[], None]) -> None:
     while flag.wait():
         flag.clear()
         try:
@@ -281,46 +272,6 @@ def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
         except Exception:
             # Otherwise no signal would be heeded any more.
             logging.getLogger("tpf_server").exception("the settings stay as they were")
-
-
-class _Flag(threading.Event):
-    """An event that signal handlers may set: without locks, which could be held just then.
-
-    A waiting thread looks five times a second, so that no signal is missed.
-    """
-
-    _raised = False
-
-    def is_set(self) -> bool:
-        return self._raised
-
-    def set(self) -> None:
-        self._raised = True
-
-    def clear(self) -> None:
-        self._raised = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._raised and (until is None or time.monotonic() < until):
-            time.sleep(LOOK_SECONDS)
-        return self._raised
-
-
-class _Wakeup(_Flag):
-    """Wake the loop that supervises the workers, which clears it after it has looked why.
-
-    A signal to end or the death of a worker since that look keeps it raised.
-    """
-
-    def __init__(self, is_needed: Callable[[], bool]) -> None:
-        super().__init__()
-        self._is_needed = is_needed
-
-    def clear(self) -> None:
-        super().clear()
-        if self._is_needed():
-            self.set()
 
 
 _LOGGING = {

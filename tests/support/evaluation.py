@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from annotations.terms import Quad, Term
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.build.construction import ServiceAccess
 from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Node, NodeT
@@ -52,7 +53,10 @@ class Evaluation:
         self.leaves = kind(self.flow)
         environment = Environment(TypedTerms(self.flow.dictionary), NOW)
         defer = self.leaves.defer if isinstance(self.leaves, LookupLeaves) else at_once
-        self.output = build_query(self.query, self.leaves, self.flow, environment, defer=defer)
+        services = ServiceAccess(defer=defer)
+        self.output = build_query(
+            self.query, self.leaves, self.flow, environment, services=services
+        )
         self.variables = self.output.variables
 
     def change(self, added: Iterable[Quad] = (), removed: Iterable[Quad] = ()) -> None:

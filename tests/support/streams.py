@@ -15,7 +15,7 @@ from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.streamer import Streamer, Tick
+from tpf_client.streaming.streamer import Streamer, Streaming, Tick
 
 
 def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Tick]:
@@ -36,9 +36,7 @@ def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Ti
         [BASE + path],
         build,
         served.clock,
-        until=until,
-        keep_checking=timedelta(minutes=1),
-        quiet=True,
+        Streaming(until=until, keep_checking=timedelta(minutes=1), quiet=True),
     )
     try:
         yield from streamer.ticks()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.endpoint import EndpointLimits
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance
 
@@ -14,11 +14,6 @@ from tpf_client.planner.budget import Allowance
 def _stream(**options: Any) -> object:
     with Client("http://server.test/d") as client:
         return client.stream("ASK { ?s ?p ?o }", **options)
-
-
-def _endpoint(**options: Any) -> object:
-    with Client("http://server.test/d") as client:
-        return SparqlEndpoint(client, **options)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300, 1e10, -1.0])
@@ -30,7 +25,7 @@ def _endpoint(**options: Any) -> object:
         *((Limits, name) for name in ("connect_timeout", "read_timeout", "total_timeout",
                                       "backoff", "max_backoff", "max_query_seconds")),
         (Allowance, "seconds"),
-        (_endpoint, "min_interval"),
+        (EndpointLimits, "min_interval"),
     ],
 )  # fmt: skip
 def test_what_is_refused(takes: Callable[..., object], name: str, value: float) -> None:

@@ -22,7 +22,7 @@ from tests.support.endpoint import serving
 from tests.support.live_server import LiveServer
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.endpoint import EndpointLimits, SparqlEndpoint
 from tpf_client.errors import ClosedError
 from tpf_client.live_answers import LiveAnswer
 from tpf_client.planner.budget import Allowance
@@ -140,7 +140,7 @@ def until(condition: Any, what: str) -> None:
 def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(3600), b=2))
     options = {"grace": "3600", "max-interval": "0.3"}
-    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
     with serving(endpoint) as url, reading(url, DELAYS, **options) as reader:
         while "late" not in (told := reader.until("up-to-date")):
             if told["rows"] == 1:
@@ -165,7 +165,7 @@ def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Cli
 def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(3600), b=2))
     options = {"max-interval": "0.3", "explain": "true"}
-    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
     with (
         serving(endpoint) as url,
         reading(url, DELAYS, **options) as reader,
@@ -208,7 +208,7 @@ def test_facts_that_expire_too_fast_at_first_are_an_event(
     broken.app = hurry
     hurried.set()
     query = f"SELECT * {{ ?train <{EX}delay> ?delay ; <{EX}track> ?track }}"
-    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
     with serving(endpoint) as url, reading(url, query) as reader:
         name, told = reader.next()
         assert name == "error"
@@ -240,7 +240,10 @@ def test_an_answer_that_cannot_begin_keeps_nobody_waiting() -> None:
 
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1) + delays(soon(30), b=2))
-    with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
+    with (
+        serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url,
+        reading(url, DELAYS) as reader,
+    ):
         assert reader.response.headers["Content-Type"] == "text/event-stream"
         assert reader.response.headers["Cache-Control"] == "no-store"
         name, data = reader.next()
@@ -266,7 +269,7 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
     made = f"CONSTRUCT {{ ?train a <{EX}Late> }} WHERE {{ ?train <{EX}delay> ?delay }}"
     fragments.publish(delays(soon(SHORT), a=1))
     with (
-        serving(SparqlEndpoint(client, min_interval=0.1)) as url,
+        serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url,
         reading(url, ask) as answer,
         reading(url, made) as graph,
         reading(url, f"DESCRIBE <{EX}a>") as described,
@@ -292,7 +295,10 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
 
 def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=5) + delays(soon(60), b=4, c=2))
-    with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, ORDERED) as reader:
+    with (
+        serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url,
+        reading(url, ORDERED) as reader,
+    ):
         seen = rows(reader.until("initial"))
         assert seen == [("a", "005"), ("b", "004"), ("c", "002")]
         fragments.publish(delays(soon(60), a=3, d=9))
@@ -310,7 +316,7 @@ def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) 
 
 def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1))
-    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
     with serving(endpoint) as url:
         readers = [
             Reader(url, query)
@@ -336,7 +342,7 @@ def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) 
 
 def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1))
-    with serving(SparqlEndpoint(client, min_interval=0.1)) as url:
+    with serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url:
         with reading(url, DELAYS) as reader, reading(url, DELAYS) as other:
             reader.until("up-to-date")
             first = reader.last
@@ -360,7 +366,7 @@ def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
 def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1))
     app: Any = fragments.app
-    with serving(SparqlEndpoint(client, min_interval=0.1)) as url:
+    with serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url:
         with reading(url, DELAYS) as reader:
             reader.until("up-to-date")
             app.cut = True
@@ -407,7 +413,7 @@ def test_what_cannot_be_followed(
 
 def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
     with (
-        serving(SparqlEndpoint(client, streams=2)) as url,
+        serving(SparqlEndpoint(client, limits=EndpointLimits(streams=2))) as url,
         reading(url, DELAYS) as one,
         reading(url, ORDERED),
     ):
@@ -418,13 +424,18 @@ def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
         assert requests.get(url, {"query": "ASK { ?s ?p ?o }"}, timeout=30).status_code == 200
         one.close()
         until(lambda: Reader(url, DELAYS).status == 200, "no place became free")
-    with serving(SparqlEndpoint(client, streams_per_reader=1)) as url, reading(url, DELAYS):
+    with (
+        serving(SparqlEndpoint(client, limits=EndpointLimits(streams_per_reader=1))) as url,
+        reading(url, DELAYS),
+    ):
         assert "1 of this address" in Reader(url, ORDERED).response.text
 
 
 def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(SHORT), a=1, b=2))
-    with serving(SparqlEndpoint(client, Allowance(rows=2), min_interval=0.1)) as url:
+    with serving(
+        SparqlEndpoint(client, Allowance(rows=2), limits=EndpointLimits(min_interval=0.1))
+    ) as url:
         with reading(url, DELAYS) as reader:
             reader.until("up-to-date")
             fragments.publish(delays(soon(60), a=1, b=2, c=3))
@@ -454,7 +465,7 @@ def test_a_query_ends_some_time_after_its_readers_went(
 ) -> None:
     monkeypatch.setattr("tpf_client.live_answers.LINGER", timedelta(seconds=1))
     fragments.publish(delays(soon(60), a=1))
-    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
     with serving(endpoint) as url:
         with reading(url, DELAYS, **{"max-interval": "0.2"}) as reader:
             reader.until("up-to-date")
@@ -473,7 +484,7 @@ def test_a_reader_that_reads_nothing_is_dropped(
         [Fact(Quad(iri(f"{EX}{n}"), iri(EX + "delay"), literal(f"{text}{n}")), Expiration(soon(90)))
          for n in range(60)]
     )  # fmt: skip
-    endpoint = SparqlEndpoint(client, streams=1)
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(streams=1))
     listening: list[Any] = []
     with serving(endpoint, listening) as url:
         listening[0].adj.channel_timeout = 1

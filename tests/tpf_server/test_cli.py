@@ -16,9 +16,10 @@ from click.testing import CliRunner
 
 from tests.support.running_server import STOP_SECONDS, announced_url, workers_of
 from tpf_server.claimed_port import claimed_port
-from tpf_server.cli import _Flag, _heed, main
+from tpf_server.cli import _heed, main
 from tpf_server.configuration import settings_help
 from tpf_server.errors import ListenError
+from tpf_server.supervisor import SignalFlag
 
 COMMAND = [sys.executable, "-m", "tpf_client.commands", "tpf-server"]
 
@@ -207,7 +208,7 @@ def test_an_error_does_not_keep_later_signals_from_being_heeded(
 ) -> None:
     signals = iter([True, True, False])
 
-    class Flag(_Flag):
+    class Flag(SignalFlag):
         def wait(self, timeout: float | None = None) -> bool:
             return next(signals)
 

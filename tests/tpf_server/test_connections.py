@@ -21,7 +21,7 @@ from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, wor
 from tests.support.served import NOON, quad
 from tpf_server.connections import Connections, most_connections
 from tpf_server.store.live.store import open_live_store
-from tpf_server.workers import RespawnBackoff
+from tpf_server.supervisor import RespawnBackoff
 
 CONFIG = """
 idle_timeout = 1

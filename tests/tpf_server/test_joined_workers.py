@@ -4,7 +4,7 @@ import multiprocessing
 import os
 from multiprocessing.process import BaseProcess
 
-from tpf_server.workers import join_surely
+from tpf_server.supervisor import join_surely
 
 
 def nothing() -> None:

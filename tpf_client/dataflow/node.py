@@ -325,14 +325,14 @@ class Work:
 class Dataflow:
     """All nodes of one query, in topological order, and their term dictionary.
 
-    `guard` sees every change first and may raise; set it before the first node. After `flushed`,
-    what was sent before stays true as long as inputs only grow.
+    `guard` sees every change first and may raise. After `flushed`, what was sent before stays true
+    as long as inputs only grow.
     """
 
-    def __init__(self, dictionary: TermDictionary) -> None:
+    def __init__(self, dictionary: TermDictionary, guard: Sink | None = None) -> None:
         self.dictionary = dictionary
         self.nodes: list[Node] = []
-        self.guard: Sink | None = None
+        self.guard = guard
         self.flushed = False
 
     def add(self, node: NodeT) -> NodeT:

@@ -385,7 +385,7 @@ class Fetcher:
                 over=over,
             )
         except (ParseError, PageError) as error:
-            error.documentation = self._documentation(response, request.url)
+            error.described_at(self._documentation(response, request.url))
             raise
         metadata = self._checked(content.metadata, request.url)
         documentation = None if metadata.forms else self._documentation(response, request.url)

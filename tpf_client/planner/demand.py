@@ -55,9 +55,18 @@ class Need:
         """Return a test whether a limit is met, if there is one."""
         return (lambda: self.met) if self._limits else None
 
-    def limit(self, missing: Callable[[], int | None]) -> None:
+    def limit(self, missing: Callable[[], int | None], *, doubtful: bool = False) -> None:
         """Need nothing more once no solution is missing."""
         self._limits.append(missing)
+        self.doubtful = self.doubtful or doubtful
+
+    def hold_back(self) -> None:
+        """Let no solution come out before this part is complete."""
+        self.hurried = False
+
+    def decide(self) -> None:
+        """Let solutions wait until it is sure that they find nothing here."""
+        self.decides = True
 
 
 class Choice(Protocol):

@@ -8,14 +8,13 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from annotations.instants import LAST
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, is_variable
-from tpf_client.dataflow.build.modifiers_builder import Watch
-from tpf_client.dataflow.changes import Schema, Solution
+from tpf_client.dataflow.changes import Schema, Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
@@ -23,7 +22,8 @@ from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import PAUSE, Ask, Begin, Driver, Steps, Task
 from tpf_client.planner.live_fragment import (
-    Enough,
+    PLAIN_READING,
+    FragmentReading,
     Freshness,
     HeldFacts,
     LiveFragment,
@@ -161,7 +161,14 @@ class Leaf:
 class Evaluation:
     """One query: its dataflow, fragments and requests.
 
-    `live` keeps fragments up to date; `lengths` corrects estimates, `learned` has those so far.
+    Args:
+        driver: sends its requests.
+        source: answers them.
+        freshness: when fragments are read again, to keep them up to date; ``None``: never.
+        lengths: corrects estimates.
+        learned: the estimates so far.
+        guard: sees every change of the dataflow first.
+        on_surprise: a fragment is much longer than it should be; returns True to stop reading it.
     """
 
     def __init__(
@@ -169,22 +176,22 @@ class Evaluation:
         driver: Driver,
         source: Source,
         *,
-        live: bool = False,
         freshness: Freshness | None = None,
         lengths: Lengths | None = None,
         learned: Learned | None = None,
+        guard: Sink | None = None,
+        on_surprise: Callable[[], bool] | None = None,
     ) -> None:
         self.learned = learned or Learned()
         self.lengths = lengths or Lengths()
-        self.on_surprise: Callable[[], bool] | None = None
-        """Told when a fragment is much longer than it should be; whether to stop reading it."""
+        self._on_surprise = on_surprise
         self.driver = driver
         self.source = source
-        self.live = live
-        self.hurried = not live
-        """Whether somebody waits for a first solution."""
+        self.live = freshness is not None
+        self.hurried = not self.live
+        """True while somebody waits for a first solution."""
         self.dictionary = TermDictionary()
-        self.dataflow = Dataflow(self.dictionary)
+        self.dataflow = Dataflow(self.dictionary, guard)
         self.lookups: list[Lookups] = []
         self.leaves: list[Leaf] = []
         """Each part that asks for something."""
@@ -193,13 +200,20 @@ class Evaluation:
         self.warnings: dict[str, None] = {}
         self.held = HeldFacts()
         """The facts that a continuous query looks at, with their labels."""
-        self.watch: Watch | None = None
-        """Wants to see the solutions of the query's pattern."""
         self.freshness = freshness or Freshness()
         self._fragments: dict[_Name, LiveFragment] = {}
         self._unlabelled: dict[tuple[Source, QuadPattern], Unlabelled] = {}
         self._later: deque[Callable[[], None]] = deque()
         self._errors: list[BaseException] = []
+
+    def solution_sent(self) -> None:
+        """Note that nobody waits for a first solution any more."""
+        self.hurried = False
+
+    def expect_signals(self, period: timedelta | None) -> None:
+        """Read fragments at least once in a period while a server signals changes."""
+        if self.freshness.signalled != period:
+            self.freshness = replace(self.freshness, signalled=period)
 
     def fragments(self) -> list[LiveFragment]:
         """The fragments that somebody looks at."""
@@ -215,7 +229,7 @@ class Evaluation:
         for fragment in self.fragments():
             predicate = fragment.pattern.predicate
             if predicates is None or is_variable(predicate) or predicate in predicates:
-                fragment.stale = True
+                fragment.mark_stale()
 
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
         """True if this fragment is read anyway, to its end."""
@@ -231,58 +245,33 @@ class Evaluation:
         self,
         pattern: QuadPattern,
         subscriber: OnQuadChanges,
-        *,
-        dynamic: bool = False,
         source: Source | None = None,
+        reading: FragmentReading = PLAIN_READING,
         block: Block | None = None,
-        enough: Enough | None = None,
-        pages: int | None = None,
-        limited: bool = False,
-        turn: int = 0,
-        unlabelled: Unlabelled | None = None,
     ) -> LiveFragment:
         """Send `subscriber` the content of a fragment, now and whenever it changes.
 
         Args:
             pattern: of the fragment.
             subscriber: gets changes of quads.
-            dynamic: its content is known to change.
             source: answers; by default the source of the query.
+            reading: how it is read.
             block: bindings that restrict it.
-            enough: tells that the pages read will do.
-            pages: their number according to the server.
-            limited: it will have enough at some time.
-            turn: see `Driver.spawn`.
-            unlabelled: tells whether any match has got a label.
         """
         name = (source or self.source, canonical_pattern(pattern), block)
         fragment = self._fragments.get(name)
         if fragment is None:
             held = self.held if self.live else None
-            fragment = LiveFragment(name[1], name[0], block, dynamic=dynamic, held=held)
+            fragment = LiveFragment(name[1], name[0], block, dynamic=reading.dynamic, held=held)
             self._fragments[name] = fragment
-        fragment.subscribers.append(subscriber)
-        if enough is not None:
-            fragment.enough[subscriber] = enough
-        if pages is not None:
-            fragment.expected = pages
-        fragment.whole = fragment.whole or not limited
-        fragment.turn = turn
-        fragment.unlabelled = unlabelled
-        present = [(quad, 1) for quad in fragment.quads()]
-        if present:
-            subscriber(present)
-        unread = not fragment.loaded or (fragment.needed_whole and not fragment.complete)
-        if unread and not fragment.loading:
-            fragment.loading = True
-            self._later.append(lambda: self._load(fragment))
+        fragment.subscribe(subscriber, reading)
+        if not fragment.loaded or (fragment.needed_whole and not fragment.complete):
+            self._reload(fragment)
         return fragment
 
     def unsubscribe(self, fragment: LiveFragment, subscriber: OnQuadChanges) -> None:
         """Remove a subscriber; a fragment without any is dropped."""
-        fragment.subscribers.remove(subscriber)
-        fragment.enough.pop(subscriber, None)
-        if not fragment.subscribers:
+        if not fragment.unsubscribe(subscriber):
             self._fragments.pop((fragment.source, fragment.pattern, fragment.block), None)
             if self.live:
                 self.held.update((), list(fragment.quads()), {})
@@ -428,14 +417,14 @@ class Evaluation:
 
     def _surprised_by(self, fragment: LiveFragment) -> bool:
         expected = fragment.expected
-        if self.on_surprise is None or expected is None or fragment.pages <= SURPRISE * expected:
+        if self._on_surprise is None or expected is None or fragment.pages <= SURPRISE * expected:
             return False
         self.lengths.learn(fragment.source, fragment.pattern, fragment.pages)
-        return self.on_surprise()
+        return self._on_surprise()
 
-    def _reload(self, fragment: LiveFragment, at: datetime) -> None:
+    def _reload(self, fragment: LiveFragment, at: datetime | None = None) -> None:
         if not fragment.loading:
-            fragment.loading = True
+            fragment.start_loading()
             self._later.append(lambda: self._load(fragment, at))
 
     def _reload_all(self, fragments: Iterable[LiveFragment], at: datetime) -> None:
@@ -469,17 +458,17 @@ class Evaluation:
                     facts[fact.quad.predicate].append(fact)
             self.warnings.update(dict.fromkeys(content.warnings))
             for each in group:
-                each.loading = False
+                each.end_loading()
                 part = replace(content, facts=facts[each.pattern.predicate])
                 each.replace(part, self.freshness.grace)
 
         def failed(error: BaseException) -> None:
             for each in group:
-                each.loading = False
+                each.end_loading()
             self._errors.append(error)
 
         for each in group:
-            each.loading = True
+            each.start_loading()
         rows = sorted((Term(each.pattern.predicate),) for each in group)
         block = Block((PATTERN_VARIABLES[1],), tuple(rows))
         self.driver.spawn(source.read(pattern, at, None, block), done, failed)
@@ -534,7 +523,7 @@ class Evaluation:
             else:
                 for fragment in self.fragments():
                     if fragment.unlabelled is group[0]:
-                        fragment.dynamic = True
+                        fragment.note_labels()
                         self._reload(fragment, at)
 
         task = group[0].source.read(pattern, at, None, block, more=lambda _: False)
@@ -542,7 +531,7 @@ class Evaluation:
 
     def _load(self, fragment: LiveFragment, at: datetime | None = None) -> None:
         if not fragment.subscribers:
-            fragment.loading = False
+            fragment.end_loading()
             return
         first, extent = not fragment.loaded, fragment.extent
         limited = self.live and not fragment.whole
@@ -551,12 +540,12 @@ class Evaluation:
             return pages < extent or fragment.needed_whole
 
         def done(content: Content) -> None:
-            fragment.loading = False
+            fragment.end_loading()
             self.warnings.update(dict.fromkeys(content.warnings))
             fragment.replace(content, self.freshness.grace)
 
         def failed(error: BaseException) -> None:
-            fragment.loading = False
+            fragment.end_loading()
             if not isinstance(error, _EnoughError):
                 self._errors.append(error)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
@@ -43,11 +43,11 @@ PAST_STEP = timedelta(seconds=10)
 ANYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
-class FragmentSource:
-    """The fragments of one dataset, as they are.
+@dataclass(frozen=True, slots=True)
+class SourceUse:
+    """How the fragments of a dataset are used.
 
     Args:
-        form: its form, if known.
         strict: cached pages must be read at the requested instant or later, for servers whose
             freshness ignores labels.
         changing: everything changes when its freshness by HTTP ends.
@@ -58,28 +58,27 @@ class FragmentSource:
         joined: several patterns are joined over it.
     """
 
+    strict: bool = False
+    changing: bool = False
+    once: bool = False
+    past: Clock | None = None
+    named: bool = False
+    service: bool = False
+    joined: bool = False
+
+
+_ANYHOW = SourceUse()
+
+
+class FragmentSource:
+    """The fragments of one dataset, as they are; `form` is its form, if known."""
+
     def __init__(
-        self,
-        fetcher: Fetcher,
-        url: str,
-        form: Form | None = None,
-        *,
-        strict: bool = False,
-        changing: bool = False,
-        once: bool = False,
-        past: Clock | None = None,
-        named: bool = False,
-        service: bool = False,
-        joined: bool = False,
+        self, fetcher: Fetcher, url: str, form: Form | None = None, use: SourceUse = _ANYHOW
     ) -> None:
-        self._past = past
-        self._named = named
-        self._service = service
-        self._joined = joined
-        self._once = once
+        self._use = use
+        self._past = use.past
         self._since: datetime | None = None
-        self._changing = changing
-        self._strict = strict
         self.url = url
         self._fetcher = fetcher
         self._form = form
@@ -103,20 +102,20 @@ class FragmentSource:
             OriginError: data name it, and it is an address of a private network.
         """
         if self._form is None:
-            if self._named:
+            if self._use.named:
                 self._fetcher.destinations.named(self.url)
             started = self._clock.now() if self._clock.known else None
             try:
                 page, form = yield from self._searched()
             except (PageError, ParseError, HttpError) as error:
-                if not self._service or (isinstance(error, HttpError) and error.status >= 500):
+                if not self._use.service or (isinstance(error, HttpError) and error.status >= 500):
                     raise self._without_slash(error) from None
                 page, form = yield from self._endpoint(error)
             self._form = form
             if page is not None:
                 if self.url == form.url(ANYTHING) and page.metadata.next_page is not None:
                     self._all = page
-                if self._once and self._since is None:
+                if self._use.once and self._since is None:
                     self._since = started or page.evaluated_at
         return self._form
 
@@ -210,7 +209,7 @@ class FragmentSource:
             url = form.url(pattern, form.as_of(past))
             (page,) = yield [Request(url, past or self._since)]
             lasting = not page.metadata.dynamic and page.metadata.change is None
-            if self._once and past is None and lasting:
+            if self._use.once and past is None and lasting:
                 # What was not as it is on other pages would come from them a second time.
                 matches = selector(pattern, form, url)(page.facts)
                 first = [fact for fact in matches if all(map(askable, fact.quad))]
@@ -267,20 +266,20 @@ class FragmentSource:
             def tell(facts: Sequence[Fact]) -> None:
                 on_page(select(facts))
 
-            if self._once and block is None and extra != pinned:
+            if self._use.once and block is None and extra != pinned:
                 # The first page of the usual size is there already.
                 (page,) = yield [Request(form.url(pattern, pinned), at or self._since)]
                 tell(page.facts)
         at = at or self._since
         bare = isinstance(form, SparqlForm)
-        read = partial(read_pages, at=at, on_page=tell, strict=self._strict or anew, bare=bare)
+        read = partial(read_pages, at=at, on_page=tell, strict=self._use.strict or anew, bare=bare)
         content: Content | None = None
         if more is not None and block is None and extra != pinned:
             # The first page of the usual size may do.
             content = yield from read(form.url(pattern, pinned), more=lambda _: False)
         if content is None or (more is not None and not content.complete and more(1)):
             content = yield from read(url, more=more)
-        if bare and self._joined:
+        if bare and self._use.joined:
             self._refuse_blank_nodes(content.facts)
         if self._past is not None:
             if content.evaluated_at != at:
@@ -291,7 +290,7 @@ class FragmentSource:
         return replace(
             content,
             facts=select(content.facts),
-            dynamic=self._changing or content.dynamic,
+            dynamic=self._use.changing or content.dynamic,
         )
 
     def _refuse_blank_nodes(self, facts: Sequence[Fact]) -> None:

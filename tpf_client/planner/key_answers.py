@@ -11,7 +11,12 @@ from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.demand import Need
 from tpf_client.planner.evaluation import SURPRISE, Evaluation
-from tpf_client.planner.live_fragment import LiveFragment, OnQuadChanges, QuadChanges
+from tpf_client.planner.live_fragment import (
+    FragmentReading,
+    LiveFragment,
+    OnQuadChanges,
+    QuadChanges,
+)
 from tpf_client.planner.source import Estimate, Source, Star, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
 
@@ -308,15 +313,12 @@ class KeyAnswers:
                     entries[key].deliver(each)
 
         batch.subscriber = receive
-        batch.fragment = self._evaluation.subscribe(
-            asked,
-            receive,
+        reading = FragmentReading(
             dynamic=self._estimate.dynamic != 0,
-            source=self._source,
-            block=block,
             turn=self._turn if turn is None else turn,
             unlabelled=self._unlabelled,
         )
+        batch.fragment = self._evaluation.subscribe(asked, receive, self._source, reading, block)
 
     def _let_go(self, key: Solution, entry: _Key) -> None:
         batch, entry.batch = entry.batch, None
@@ -365,16 +367,16 @@ class KeyAnswers:
                 entry.rows = {}
             elif entry.rows:
                 index[key] = entry.rows
-        self.report.whole = self._evaluation.subscribe(
-            self._pattern,
-            self._receive,
+        reading = FragmentReading(
             dynamic=bool(self._estimate.dynamic),
-            source=self._source,
             enough=self._need.enough if self._evaluation.live else self._enough,
             limited=self._need.limited,
             pages=None if self._estimate.pages is None else self._estimate.pages + 1,
             turn=self._turn,
             unlabelled=self._unlabelled,
+        )
+        self.report.whole = self._evaluation.subscribe(
+            self._pattern, self._receive, self._source, reading
         )
 
     def _enough(self) -> bool:

@@ -20,7 +20,12 @@ from tpf_client.planner.demand import Choice, Demand, Need, demand_of
 from tpf_client.planner.driver import URGENT, Task
 from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups, MissingEstimates
 from tpf_client.planner.key_answers import KeyAnswers, LookupReport, extractor
-from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical_pattern
+from tpf_client.planner.live_fragment import (
+    FragmentReading,
+    LiveFragment,
+    QuadChanges,
+    canonical_pattern,
+)
 from tpf_client.planner.source import Estimate, Source, Star
 from tpf_client.sparql.algebra import Pattern, variables_of_quad
 from tpf_client.sparql.expressions.environment import Environment
@@ -52,8 +57,9 @@ PATIENCE = 2
 """How many times the requests for a whole fragment are risked for keys that come by and by."""
 
 
-class FragmentLookup(KeyAnswers):
-    """Answer keys from the fragments of a pattern; a `LookupSource`.
+@dataclass(frozen=True, slots=True)
+class ExpectedKeys:
+    """The keys that a lookup will have to answer.
 
     Args:
         star: may replace the pattern, where the key is its subject.
@@ -61,9 +67,21 @@ class FragmentLookup(KeyAnswers):
         expected: estimated keys; infinite: unknown.
         spread: factor by which there may be more.
         after: the lookups that bring keys.
-        need: limits the solutions needed.
         filtered: a filter follows immediately.
         doubtful: a filter may drop results.
+    """
+
+    star: Star | None = None
+    bound: int | None = None
+    expected: float = math.inf
+    spread: float = 1.0
+    after: Iterable[Lookups] = ()
+    filtered: bool = False
+    doubtful: bool = False
+
+
+class FragmentLookup(KeyAnswers):
+    """Answer keys from the fragments of a pattern; a `LookupSource`.
 
     Attributes:
         choice: the keys that matter; ``None``: all.
@@ -75,25 +93,19 @@ class FragmentLookup(KeyAnswers):
         pattern: QuadPattern,
         keys: Schema,
         estimate: Estimate,
+        coming: ExpectedKeys,
         *,
-        star: Star | None = None,
         source: Source | None = None,
-        bound: int | None = None,
-        expected: float = math.inf,
-        spread: float = 1.0,
-        after: Iterable[Lookups] = (),
-        filtered: bool = False,
-        doubtful: bool = False,
         need: Need | None = None,
     ) -> None:
-        super().__init__(evaluation, pattern, keys, estimate, star, source, need)
-        self.after = frozenset(after)
+        super().__init__(evaluation, pattern, keys, estimate, coming.star, source, need)
+        self.after = frozenset(coming.after)
         self.choice: Choice | None = None
-        self._filtered = filtered
-        self._doubtful = doubtful
-        self._bound = bound
-        self._expected = expected
-        self._spread = spread
+        self._filtered = coming.filtered
+        self._doubtful = coming.doubtful
+        self._bound = coming.bound
+        self._expected = coming.expected
+        self._spread = coming.spread
         self._tried = 0
         self._scouts = 0
         self._scouting: list[LiveFragment] = []
@@ -101,6 +113,10 @@ class FragmentLookup(KeyAnswers):
         self._bet: int | None = None
         """How many pages are read in place of keys, which are asked for then; 0: they are."""
         evaluation.lookups.append(self)
+
+    def choose(self, choice: Choice | None) -> None:
+        """Ask only for the keys that matter; ``None``: for all."""
+        self.choice = choice
 
     @property
     def patient(self) -> bool:
@@ -358,8 +374,6 @@ class FragmentLeaves:
         self._estimated: set[QuadPattern] = set()
         self._stars: dict[tuple[str, str], Star] = {}
         self._part = 0
-        self.pattern: Pattern | None = None
-        """What is evaluated, as it was rewritten, as soon as it is planned."""
         self._fed = False
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
@@ -447,13 +461,12 @@ class FragmentLeaves:
         elif not grows:
             missing = _while_sure(missing, self._evaluation.dataflow)
         for each in leaves:
-            each.need.limit(missing)
-            each.need.doubtful = each.need.doubtful or not grows
+            each.need.limit(missing, doubtful=not grows)
 
     def not_hurried(self, since: int) -> None:
         """Hold back what was built since then until all its input has come."""
         for each in self._evaluation.leaves[since:]:
-            each.need.hurried = False
+            each.need.hold_back()
 
     def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
         """Let what was built since then serve a SELECT that may need less."""
@@ -468,7 +481,7 @@ class FragmentLeaves:
         """Return a test of single seeds: has everything built since then come for it?"""
         leaves = self._evaluation.leaves[since:]
         for each in leaves:
-            each.need.decides = True
+            each.need.decide()
         steps = [each.results for each in leaves if each.results is not None]
         seeds = [each.seed for each in leaves if each.seed is not None]
         if self._evaluation.live or len(seeds) != 1 or len(steps) != len(leaves):
@@ -588,17 +601,15 @@ class FragmentLeaves:
         )
 
         def begin() -> None:
-            step.fragment = evaluation.subscribe(
-                pattern,
-                receive,
+            reading = FragmentReading(
                 dynamic=bool(estimate.dynamic),
-                source=self._source,
                 enough=need.enough,
                 limited=need.limited,
                 pages=None if estimate.pages is None else estimate.pages + 1,
                 turn=turn,
                 unlabelled=evaluation.unlabelled(self._source, pattern, estimate),
             )
+            step.fragment = evaluation.subscribe(pattern, receive, self._source, reading)
 
         evaluation.when_running(begin)
         return self._add(node, step)
@@ -624,29 +635,26 @@ class FragmentLeaves:
             star = None
         bounds = [most_values.get(name) for name in keys]
         need = Need()
-        source = FragmentLookup(
-            evaluation,
-            pattern,
-            keys,
-            estimate,
+        coming = ExpectedKeys(
             star=star,
-            source=self._source,
             bound=bounds[0] if len(bounds) == 1 else None,
             expected=rows[0],
             spread=rows[1],
             after=after,
-            need=need,
             filtered=any(
                 each.variables <= {*left.certain, *variables_of_quad(pattern)} for each in waiting
             ),
             doubtful=bool(waiting),
+        )
+        source = FragmentLookup(
+            evaluation, pattern, keys, estimate, coming, source=self._source, need=need
         )
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         seed = left.schema if first else None
         results_of = partial(join.results_of, answered=source.answered)
 
         def choose(demand: Demand) -> None:
-            source.choice = demand.choice(left.schema, join.left_of)
+            source.choose(demand.choice(left.schema, join.left_of))
 
         evaluation.leaves.append(
             Leaf(

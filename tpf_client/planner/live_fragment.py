@@ -81,6 +81,30 @@ def canonical_pattern(pattern: QuadPattern) -> QuadPattern:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentReading:
+    """How a subscriber needs a fragment read.
+
+    Args:
+        dynamic: its content is known to change.
+        enough: tells that the pages read will do.
+        pages: their number according to the server.
+        limited: it will have enough at some time.
+        turn: see `Driver.spawn`.
+        unlabelled: tells whether any match has got a label.
+    """
+
+    dynamic: bool = False
+    enough: Enough | None = None
+    pages: int | None = None
+    limited: bool = False
+    turn: int = 0
+    unlabelled: "Unlabelled | None" = None
+
+
+PLAIN_READING = FragmentReading()
+
+
 class LiveFragment:
     """The matches of one pattern at one source, perhaps restricted by a block.
 
@@ -152,6 +176,41 @@ class LiveFragment:
     def needed_whole(self) -> bool:
         """True if a subscriber needs all of it."""
         return not all(each in self.enough and self.enough[each]() for each in self.subscribers)
+
+    def subscribe(self, subscriber: OnQuadChanges, reading: FragmentReading) -> None:
+        """Add a subscriber, and send it the content so far."""
+        self.subscribers.append(subscriber)
+        if reading.enough is not None:
+            self.enough[subscriber] = reading.enough
+        if reading.pages is not None:
+            self.expected = reading.pages
+        self.whole = self.whole or not reading.limited
+        self.turn = reading.turn
+        self.unlabelled = reading.unlabelled
+        if present := [(quad, 1) for quad in self._quads]:
+            subscriber(present)
+
+    def unsubscribe(self, subscriber: OnQuadChanges) -> bool:
+        """Remove a subscriber; return whether there are others."""
+        self.subscribers.remove(subscriber)
+        self.enough.pop(subscriber, None)
+        return bool(self.subscribers)
+
+    def start_loading(self) -> None:
+        """Note that it is being read."""
+        self.loading = True
+
+    def end_loading(self) -> None:
+        """Note that its reading ended."""
+        self.loading = False
+
+    def mark_stale(self) -> None:
+        """Note that a signal says that it has changed."""
+        self.stale = True
+
+    def note_labels(self) -> None:
+        """Note that a match has got a label."""
+        self.dynamic = True
 
     def grow(self, facts: Iterable[Fact]) -> None:
         """Add facts of a page of the first reading."""

@@ -9,6 +9,7 @@ from typing import Any
 from annotations.instants import utc
 from annotations.terms import QuadPattern, Term, iri_value, is_variable
 from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.build.construction import ServiceAccess
 from tpf_client.dataflow.build.join_order import steps_of
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
@@ -16,7 +17,7 @@ from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
 from tpf_client.planner.evaluation import Evaluation
-from tpf_client.planner.fragment_source import FragmentSource
+from tpf_client.planner.fragment_source import FragmentSource, SourceUse
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.service import SilentSource, services_of
 from tpf_client.sparql.algebra import (
@@ -94,16 +95,13 @@ def plan_query(
         strict=strict,
         spend=None if guard is None else lambda _: guard((), 0),
     )
-    leaves.pattern = query.pattern
     output = build_query(
         query,
         leaves,
         evaluation.dataflow,
         environment,
-        services=service,
-        defer=evaluation.when_running,
+        services=ServiceAccess(service, evaluation.when_running),
         on_change=on_change,
-        watch=evaluation.watch,
         kept=evaluation.live,
     )
     if query.form in ("CONSTRUCT", "DESCRIBE"):
@@ -114,9 +112,7 @@ def plan_query(
 
 def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> FragmentSource:
     asked = list(services_of(query.pattern))
-    return FragmentSource(
-        evaluation.driver.fetcher,
-        iri_value(endpoint),
+    use = SourceUse(
         once=not evaluation.live,
         named=endpoint not in {each.endpoint for each in asked},
         service=True,
@@ -126,6 +122,7 @@ def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> Fra
             if each.endpoint == endpoint or is_variable(each.endpoint)
         ),
     )
+    return FragmentSource(evaluation.driver.fetcher, iri_value(endpoint), use=use)
 
 
 class _NoFragments:
@@ -152,11 +149,12 @@ def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool 
     nothing = _NoFragments(dataflow)
     now = DateTime(2000, 1, 1, 0, 0, Decimal(0), 0)
     environment = Environment(TypedTerms(dictionary), now, strict=strict)
-    build_query(query, nothing, dataflow, environment, services=lambda _: nothing)
+    services = ServiceAccess(lambda _: nothing)
+    build_query(query, nothing, dataflow, environment, services=services)
     for each in services_of(query.pattern):
         # What is asked of endpoints that solutions name is built later.
         inner = Query("SELECT", each.pattern)
-        build_query(inner, nothing, dataflow, environment, services=lambda _: nothing)
+        build_query(inner, nothing, dataflow, environment, services=services)
 
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:

@@ -35,7 +35,7 @@ from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.fragments.page import PageMetadata
 from tpf_client.planner.driver import Task
-from tpf_client.planner.fragment_source import FragmentSource
+from tpf_client.planner.fragment_source import FragmentSource, SourceUse
 from tpf_client.planner.key_answers import packed
 from tpf_client.planner.live_fragment import canonical_pattern
 from tpf_client.planner.reading import Content, together
@@ -569,16 +569,15 @@ def detect(
         (plain,) = yield [Request(metadata.plain_view)]
         form = plain.metadata.form
         if form is not None and plain.metadata.method == "plain":
-            source = FragmentSource(fetcher, metadata.plain_view, form, past=asked)
+            source = FragmentSource(fetcher, metadata.plain_view, form, SourceUse(past=asked))
             labelled = _unless_lost(source, past, asked)
             return Detected(labelled, "labels", settled=True, signals=_signals(plain.metadata))
     if metadata.method == "plain":
-        source = FragmentSource(fetcher, url, metadata.form, past=asked)
+        source = FragmentSource(fetcher, url, metadata.form, SourceUse(past=asked))
         labelled = _unless_lost(source, past, asked)
         return Detected(labelled, "labels", settled=True, signals=_signals(metadata))
-    base = FragmentSource(
-        fetcher, url, metadata.form, strict=past is None, once=past is not None, past=asked
-    )
+    use = SourceUse(strict=past is None, once=past is not None, past=asked)
+    base = FragmentSource(fetcher, url, metadata.form, use)
     annotations, warnings, changes = yield from _annotations(
         base, vocabulary, graphs=metadata.form.graph is not None
     )
@@ -597,7 +596,8 @@ def detect(
             fresh_until=page.holds_until if page.holds_until > page.evaluated_at else None,
         )
     if metadata.evaluated_at is not None:
-        source = FragmentSource(fetcher, url, metadata.form, changing=True, past=asked)
+        use = SourceUse(changing=True, past=asked)
+        source = FragmentSource(fetcher, url, metadata.form, use)
         labelled = _unless_lost(source, past, asked)
         return Detected(labelled, "freshness", warnings=warnings, changes=changes)
     source = FragmentSource(fetcher, url, metadata.form)

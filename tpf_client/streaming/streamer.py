@@ -147,9 +147,7 @@ class ChangeListener:
             changed, self._changed = frozenset(self._changed), set()
             every, self._all = self._all, False
             up = bool(self._up) and all(self._up.values())
-        freshness = evaluation.freshness
-        if (freshness.signalled is not None) != up:
-            evaluation.freshness = replace(freshness, signalled=SAFETY if up else None)
+        evaluation.expect_signals(SAFETY if up else None)
         if every or changed:
             evaluation.mark(None if every else changed)
 
@@ -304,10 +302,15 @@ Budgets: TypeAlias = Callable[[], AbstractContextManager[Budget]]
 """Gives the budget of an evaluation, for as long as that lasts."""
 
 
-class Streamer:
-    """One continuous query.
+_FRESHNESS: Final = Freshness(static_recheck=timedelta(seconds=60))
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How a continuous query is kept up to date.
 
     Args:
+        schedule: when it is evaluated.
         freshness: the default freshness of fragments.
         until: the last instant to evaluate at, on the server's clock.
         keep_checking: how often to look for new annotations; ``None``: a query with nothing dynamic
@@ -317,7 +320,24 @@ class Streamer:
         services: failed SILENT services that `build` leaves out.
         budgets: entered for each evaluation; gives its budget.
         explain: count the output of each step.
+        signals: of servers that say what changes.
     """
+
+    schedule: Schedule = field(default_factory=Schedule)
+    freshness: Freshness = _FRESHNESS
+    until: datetime | None = None
+    keep_checking: timedelta | None = None
+    quiet: bool = False
+    past: ManualClock | None = None
+    vocabulary: Vocabulary = DEFAULT_VOCABULARY
+    services: Services | None = None
+    budgets: Budgets | None = None
+    explain: bool = False
+    signals: ChangeSignals | None = None
+
+
+class Streamer:
+    """One continuous query."""
 
     def __init__(
         self,
@@ -325,38 +345,20 @@ class Streamer:
         urls: Sequence[str],
         build: Build,
         clock: Clock,
-        *,
-        schedule: Schedule | None = None,
-        freshness: Freshness | None = None,
-        until: datetime | None = None,
-        keep_checking: timedelta | None = None,
-        quiet: bool = False,
-        past: ManualClock | None = None,
-        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
-        services: Services | None = None,
-        budgets: Budgets | None = None,
-        explain: bool = False,
-        signals: ChangeSignals | None = None,
+        how: Streaming | None = None,
     ) -> None:
-        self._explain = explain
+        self._how = how = how or Streaming()
         self.began = clock.now()
         self.took = timedelta(0)
-        self._budgets = budgets
         self._budget: Budget | None = None
-        self._services = services
-        self._vocabulary = vocabulary
-        self._past = past
         self._fetcher = fetcher
         self._urls = urls
         self._build = build
         self.clock = clock
-        self._schedule = schedule or Schedule()
-        self._freshness = freshness or Freshness(static_recheck=timedelta(seconds=60))
-        self._until = until
-        self._keep_checking = keep_checking
-        self._quiet = quiet
         self.driver = Driver(fetcher)
-        self._listener = None if signals is None else ChangeListener(signals, self.driver.wake)
+        self._listener: ChangeListener | None = None
+        if how.signals is not None:
+            self._listener = ChangeListener(how.signals, self.driver.wake)
         self._reported: set[str] = set()
         self._changes: datetime | None = None
         self._detected_until: datetime | None = None
@@ -438,8 +440,8 @@ class Streamer:
         """
         try:
             for step in self._limited(self._steps()):
-                if self._past is not None and isinstance(step, datetime):
-                    self._past.advance_to(step)
+                if self._how.past is not None and isinstance(step, datetime):
+                    self._how.past.advance_to(step)
                 else:
                     yield step
         except ClosedError:
@@ -448,11 +450,11 @@ class Streamer:
             self.close()
 
     def _limited(self, steps: Iterator[Ask | Tick | datetime]) -> Generator[Ask | Tick | datetime]:
-        if self._budgets is None:
+        if self._how.budgets is None:
             yield from steps
             return
         while True:
-            with self._budgets() as budget, budget.explaining():
+            with self._how.budgets() as budget, budget.explaining():
                 self._budget = budget
                 budget.on_stop(self.driver.close)
                 while isinstance(step := next(steps, None), Ask):
@@ -469,6 +471,7 @@ class Streamer:
         detected = yield from self.driver.run(self._detect())
         running = yield from self._start(detected)
         first, without_service, failures, checked_at = True, False, 0, running.now()
+        schedule = self._how.schedule
         before: list[Row] | None = None
         waited: datetime | None = None
         while True:
@@ -498,10 +501,10 @@ class Streamer:
             except SourceError as error:
                 # Facts that expire faster than they are read today may be read in time later.
                 lasting = first and not failures and not isinstance(error, UnstableError)
-                if lasting or self._past is not None:
+                if lasting or self._how.past is not None:
                     raise
                 failures += 1
-                pause = self._schedule.pause(failures)
+                pause = self._how.schedule.pause(failures)
                 again = shifted(running.now(), pause)
                 over = self._is_over(again)
                 yield self._failure(running, error, None if over else again, before)
@@ -518,7 +521,7 @@ class Streamer:
             instant = self._next(tick, checked_at)
             news = tick.added or tick.removed or tick.warnings or tick.late != self._late
             self._late = tick.late
-            if first or failures or self._quiet or news:
+            if first or failures or self._how.quiet or news:
                 yield replace(tick, wakes_at=instant)
             first, failures = False, 0
             if instant is None:
@@ -527,25 +530,24 @@ class Streamer:
             waited = instant
             if self._listener is None:
                 yield wake
-            elif (
-                yield from self._listener.wait(wake, self.clock, self._schedule, running.evaluation)
-            ):
+            elif (yield from self._listener.wait(wake, self.clock, schedule, running.evaluation)):
                 waited = None
 
     def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
         due = tick.valid_until
         if not tick.dynamic:
-            if self._keep_checking is None:
+            if self._how.keep_checking is None:
                 return None
-            due = shifted(checked_at, self._keep_checking)
-        instant = self._schedule.next(tick.at, due)
+            due = shifted(checked_at, self._how.keep_checking)
+        instant = self._how.schedule.next(tick.at, due)
         return None if instant is None or self._is_over(instant) else instant
 
     def _is_over(self, instant: datetime) -> bool:
-        return self._until is not None and instant > self._until
+        return self._how.until is not None and instant > self._how.until
 
     def _detect(self) -> Task[Detected]:
-        detected = yield from detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
+        vocabulary, past = self._how.vocabulary, self._how.past
+        detected = yield from detect_all(self._fetcher, self._urls, vocabulary, past)
         self._changes = detected.changes
         self._detected_until = detected.fresh_until
         return detected
@@ -560,38 +562,41 @@ class Streamer:
                 return self.running
 
     def _leave_out(self, error: ServiceError) -> None:
-        if self._services is None:
+        if self._how.services is None:
             raise error
-        self._services.fail(error, self.clock.now())
+        self._how.services.fail(error, self.clock.now())
 
     def _forgive(self) -> bool:
-        if self._services is None or not self._services.failed:
+        if self._how.services is None or not self._how.services.failed:
             return False
-        period = self._keep_checking or self._freshness.static_recheck or SERVICE_RETRY
-        return self._services.forgive(self.clock.now() - period)
+        period = self._how.keep_checking or self._how.freshness.static_recheck or SERVICE_RETRY
+        return self._how.services.forgive(self.clock.now() - period)
 
     def _planned(self, detected: Detected, learned: Learned) -> PlannedQuery:
         evaluation = Evaluation(
-            self.driver, detected.source, live=True, freshness=self._freshness, learned=learned
+            self.driver,
+            detected.source,
+            freshness=self._how.freshness,
+            learned=learned,
+            guard=None if self._how.budgets is None else self._guard,
         )
-        if self._budgets is not None:
-            evaluation.dataflow.guard = self._guard
-        leaves = FragmentLeaves(evaluation, explain=self._explain)
+        leaves = FragmentLeaves(evaluation, explain=self._how.explain)
         parts = detected.parts or (detected,)
-        validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
         output = self._build(leaves, evaluation)
+        labelled = all(each.how != "freshness" for each in parts)
+        validity = Validity(evaluation, output.core, labelled=labelled)
         return PlannedQuery(detected, evaluation, leaves, output, validity)
 
     def _should_check(self, running: PlannedQuery, checked_at: datetime) -> bool:
         if running.detected.settled:
             return False
-        if running.detected.how == "freshness" or self._past is not None:
+        if running.detected.how == "freshness" or self._how.past is not None:
             # There may just be no labelled fact at the moment; a replay is to show every state.
             return True
         now = running.now()
         if any(each is not None and now >= each for each in (self._changes, self._detected_until)):
             return True
-        period = self._keep_checking or self._freshness.static_recheck
+        period = self._how.keep_checking or self._how.freshness.static_recheck
         return period is not None and now >= shifted(checked_at, period)
 
     def _tick(self, running: PlannedQuery, at: datetime, before: list[Row] | None) -> Tick:

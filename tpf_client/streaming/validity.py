@@ -10,14 +10,15 @@ a start.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from annotations.instants import FIRST, LAST
 from annotations.terms import QuadPattern, Variable, is_variable
-from tpf_client.dataflow.build.modifiers_builder import Core
 from tpf_client.dataflow.changes import Schema, Solution, projection
 from tpf_client.dataflow.codegen import compiled
+from tpf_client.dataflow.operators.basic import Core
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Pattern, variables_of_quad
@@ -49,13 +50,14 @@ class _UnknownError(Exception):
 class Validity:
     """The spans of the solutions of one planned query."""
 
-    def __init__(self, evaluation: Evaluation, *, labelled: bool) -> None:
+    def __init__(self, evaluation: Evaluation, core: Core | None, *, labelled: bool) -> None:
         self._grace = bool(evaluation.freshness.grace)
         self._evaluation = evaluation
         self._labelled = labelled
         self._core: _Core | None = None
-        if labelled:
-            evaluation.watch = self._watch
+        if labelled and core is not None:
+            with suppress(_UnknownError):
+                self._core = _Core(core, evaluation)
 
     def spans(self, rows: Sequence[tuple[Solution, int]], at: datetime) -> list[list[Span]]:
         """Return for each of these rows of the answer the spans of `count` copies."""
@@ -90,12 +92,6 @@ class Validity:
             # Its label lies in the past and its server shows it nevertheless.
             end = horizon
         return Span(None if start == FIRST else start, None if end == LAST else end)
-
-    def _watch(self, core: Core) -> None:
-        try:
-            self._core = _Core(core, self._evaluation)
-        except _UnknownError:
-            self._core = None
 
     def _horizon(self, at: datetime) -> datetime:
         ends: list[datetime | None] = []

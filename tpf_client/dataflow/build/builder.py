@@ -16,8 +16,8 @@ from annotations.terms import (
     is_iri,
     is_variable,
 )
-from tpf_client.dataflow.build.construction import Construction, ServiceLeaves
-from tpf_client.dataflow.build.modifiers_builder import Watch, build_group, build_modified
+from tpf_client.dataflow.build.construction import NO_SERVICES, Construction, ServiceAccess
+from tpf_client.dataflow.build.modifiers_builder import Modified, build_group, build_modified
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.construct import TRIPLE, Construct
 from tpf_client.dataflow.node import (
@@ -41,8 +41,7 @@ from tpf_client.dataflow.operators.basic import (
 from tpf_client.dataflow.operators.closure import Closure, PairSolution, Place
 from tpf_client.dataflow.operators.hash_join import HashJoin, KeyedJoin, joins_by_key
 from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin
-from tpf_client.dataflow.operators.order import SortKeyOf
-from tpf_client.dataflow.operators.service import Defer, EachEndpoint, OnDemand, at_once
+from tpf_client.dataflow.operators.service import EachEndpoint, OnDemand
 from tpf_client.errors import SourceError, UnsupportedQueryError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import (
@@ -376,7 +375,7 @@ def build_service(builder: Construction, pattern: algebra.Service, seed: Node | 
         UnsupportedQueryError: there are no endpoints to ask, or nothing names them.
         SourceError: a value names no endpoint.
     """
-    if builder.services is None:
+    if builder.services.leaves is None:
         raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
     if not is_variable(pattern.endpoint):
         return _asked_there(builder, Term(pattern.endpoint), pattern, seed)
@@ -394,7 +393,7 @@ def build_service(builder: Construction, pattern: algebra.Service, seed: Node | 
         matches = _asked_there(builder, term, pattern, entry)
         return builder.project(builder.flow.add(HashJoin(named, matches)), names)
 
-    return builder.flow.add(EachEndpoint(given, name, names, build, builder.defer))
+    return builder.flow.add(EachEndpoint(given, name, names, build, builder.services.defer))
 
 
 def _asked_there(
@@ -403,8 +402,8 @@ def _asked_there(
     silent = pattern.silent and (endpoint in pattern.failed or not is_iri(endpoint))
     if not silent and not is_iri(endpoint):
         raise SourceError(endpoint, "not the IRI of a service")
-    assert builder.services is not None
-    leaves = builder.leaves if silent else builder.services(endpoint)
+    assert builder.services.leaves is not None
+    leaves = builder.leaves if silent else builder.services.leaves(endpoint)
     elsewhere = builder.elsewhere(leaves)
     return elsewhere.build(algebra.EMPTY_GROUP if silent else pattern.pattern, seed)
 
@@ -415,24 +414,21 @@ def build_query(
     flow: Dataflow,
     environment: Environment,
     *,
-    services: ServiceLeaves | None = None,
-    defer: Defer = at_once,
+    services: ServiceAccess = NO_SERVICES,
     on_change: Callable[[Solution, int], None] | None = None,
-    watch: Watch | None = None,
     kept: bool = False,
 ) -> Output:
     """Build the dataflow of a query.
 
     ASK gives a solution where the answer is yes, DESCRIBE its triples. With `kept` the answer is
-    maintained: ASK gives the empty solution, CONSTRUCT distinct triples. `watch` receives the core
-    of a SELECT query.
+    maintained: ASK gives the empty solution, CONSTRUCT distinct triples.
 
     Raises:
         UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
     """
-    builder = Builder(leaves, flow, environment, services, defer, query.dataset)
+    builder = Builder(leaves, flow, environment, services, query.dataset)
     pattern = restrict(query.pattern, query.dataset, builder.fresh)
-    return build_output(builder, query, pattern, on_change, watch, kept=kept)
+    return build_output(builder, query, pattern, on_change, kept=kept)
 
 
 def build_output(
@@ -440,7 +436,6 @@ def build_output(
     query: algebra.Query,
     pattern: Pattern,
     on_change: Callable[[Solution, int], None] | None = None,
-    watch: Watch | None = None,
     *,
     kept: bool = False,
 ) -> Output:
@@ -450,14 +445,15 @@ def build_output(
     elif query.form == "ASK":
         pattern = algebra.Slice(pattern, 0, 1)
     if query.form == "DESCRIBE":
-        return Output(*build_description(builder, query, pattern), None, on_change)
+        described = build_description(builder, query, pattern)
+        return Output(*described, None, on_change, pattern=query.pattern)
     if query.form == "CONSTRUCT" and kept:
-        node, variables, _ = builder.modified(pattern, None)
-        solutions = builder.project(node, variables)
+        modified = builder.modified(pattern, None)
+        solutions = builder.project(modified.node, modified.variables)
         made = builder.flow.add(Construct(solutions, query.template, builder.flow.dictionary))
-        return Output(made, made.schema, None, on_change)
-    node, variables, order = builder.modified(pattern, None, watch)
-    return Output(node, variables, order, on_change)
+        return Output(made, made.schema, None, on_change, pattern=query.pattern)
+    node, variables, order, core = builder.modified(pattern, None)
+    return Output(node, variables, order, on_change, pattern=query.pattern, core=core)
 
 
 class Builder(Construction):
@@ -573,7 +569,7 @@ class Builder(Construction):
             schema,
             certain & set(schema),
             with_errors,
-            self.defer,
+            self.services.defer,
             monotone=without_error.monotone,
             seed=self.seed(seed, in_scope(pattern)),
         )
@@ -722,11 +718,9 @@ class Builder(Construction):
         return build_group(self, pattern, node)
 
     def _sub_select(self, pattern: Pattern, seed: Node | None) -> Node:
-        node, variables, _ = self.by_itself().modified(pattern, seed or self.outer)
-        return self._correlated(self.reduced(node, variables))
+        modified = self.by_itself().modified(pattern, seed or self.outer)
+        return self._correlated(self.reduced(modified.node, modified.variables))
 
-    def modified(
-        self, pattern: Pattern, seed: Node | None, watch: Watch | None = None
-    ) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
-        """Build a pattern with its solution modifiers: node, visible variables, sorting key."""
-        return build_modified(self, pattern, seed, watch)
+    def modified(self, pattern: Pattern, seed: Node | None) -> Modified:
+        """Build a pattern with its solution modifiers."""
+        return build_modified(self, pattern, seed)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Self
+from typing import NamedTuple, Self
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.build.join_order import JoinOrder
@@ -88,7 +88,14 @@ def passed_on(pattern: Pattern, names: Iterable[Variable]) -> tuple[Variable, ..
             return tuple(names)
 
 
-ServiceLeaves = Callable[[Term], Leaves]
+class ServiceAccess(NamedTuple):
+    """The leaves of each SERVICE (``None``: there are none), and when what they build begins."""
+
+    leaves: Callable[[Term], Leaves] | None = None
+    defer: Defer = at_once
+
+
+NO_SERVICES = ServiceAccess()
 NO_DATASET = algebra.DatasetClause()
 
 
@@ -116,8 +123,7 @@ class Construction(ABC):
         leaves: Leaves,
         flow: Dataflow,
         environment: Environment,
-        services: ServiceLeaves | None = None,
-        defer: Defer = at_once,
+        services: ServiceAccess = NO_SERVICES,
         dataset: algebra.DatasetClause = NO_DATASET,
     ) -> None:
         self.leaves = leaves
@@ -125,7 +131,6 @@ class Construction(ABC):
         self.flow = flow
         self.environment = environment
         self.services = services
-        self.defer = defer
         self.dataset = dataset
         self.errors: frozenset[Variable] = frozenset()
         self._numbers = count(1)
@@ -260,13 +265,17 @@ class Construction(ABC):
                         each.pending or each.leads_elsewhere for each in inside
                     )
 
-                node.settled = settled
+                knows_all: Callable[[Solution], bool] | None = None
                 test = leaves.known(mark)
                 if test is not None and not any(map(_holds_back, inside)):
                     names, all_came = test
                     if set(names) <= set(left.schema):
                         seed_of = projection(left.schema, names)
-                        node.knows_all = lambda solution: all_came(seed_of(solution))
+
+                        def knows_all(solution: Solution) -> bool:
+                            return all_came(seed_of(solution))
+
+                node.decide_by(settled, knows_all)
             return self.flow.add(node)
 
         return add

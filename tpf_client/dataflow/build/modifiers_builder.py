@@ -10,7 +10,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.build.construction import Construction
 from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
 from tpf_client.dataflow.node import CountingLeaves, Node
-from tpf_client.dataflow.operators.basic import Compute, Distinct
+from tpf_client.dataflow.operators.basic import Compute, Core, Distinct
 from tpf_client.dataflow.operators.group import PerKey
 from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
 from tpf_client.dataflow.state.aggregates import Accumulator, accumulator
@@ -102,26 +102,21 @@ def argument_of(
     return cast(Compute, _visible(schema))
 
 
-class Core(NamedTuple):
-    """The node of a query before its solution modifiers."""
+class Modified(NamedTuple):
+    """A pattern with its solution modifiers: visible variables, sorting key, and the core."""
 
-    pattern: Pattern
     node: Node
     variables: tuple[Variable, ...]
-    distinct: bool
-    offset: int
+    order: SortKeyOf | None = None
+    core: Core | None = None
 
 
-Watch = Callable[[Core], None]
-
-
-def build_modified(
-    builder: Construction, pattern: Pattern, seed: Node | None, watch: Watch | None
-) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
+def build_modified(builder: Construction, pattern: Pattern, seed: Node | None) -> Modified:
     """Build a pattern with its solution modifiers; see `Builder.modified`."""
     leaves = builder.leaves
     mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
-    node, variables, key = _modified(builder, pattern, seed, watch)
+    modified = _modified(builder, pattern, seed)
+    node = modified.node
     if isinstance(leaves, CountingLeaves):
         leaves.spare(mark, pattern, node, builder.environment)
         whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
@@ -131,12 +126,10 @@ def build_modified(
         elif isinstance(node, Distinct) and not node.schema:
             # There is one such solution.
             limit(lambda: 1 if node.empty else 0, grows=grows(whole))
-    return node, variables, key
+    return modified
 
 
-def _modified(
-    builder: Construction, pattern: Pattern, seed: Node | None, watch: Watch | None
-) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
+def _modified(builder: Construction, pattern: Pattern, seed: Node | None) -> Modified:
     offset, limit, distinct = 0, None, False
     by: tuple[Variable, ...] = ()
     if isinstance(pattern, algebra.Slice):
@@ -159,10 +152,10 @@ def _modified(
         conditions, pattern = pattern.conditions, pattern.input
     with builder.not_hurried() if conditions else nullcontext():
         node = builder.build(pattern, seed)
-    if watch is not None:
-        watch(Core(pattern, node, variables, distinct, offset))
+    core = Core(pattern, node, variables, distinct, offset)
     if not conditions:
-        return _finished(builder, node, variables, distinct, offset, limit, by)
+        finished = _finished(builder, node, variables, distinct, offset, limit, by)
+        return finished._replace(core=core)
     prepared = []
     for each in chained(conditions):
         node, expression = builder.without_exists(node, each.expression)
@@ -189,7 +182,7 @@ def _modified(
             node = builder.flow.add(PerKey(node, by, first_ones) if by else first_ones(node))
         else:
             node = builder.first_ones(node, key, offset, limit)
-    return node, variables, key
+    return Modified(node, variables, key, core)
 
 
 def _finished(
@@ -200,7 +193,7 @@ def _finished(
     offset: int,
     limit: int | None,
     by: tuple[Variable, ...],
-) -> tuple[Node, tuple[Variable, ...], None]:
+) -> Modified:
     node = builder.reduced(node, variables)
     if distinct:
         node = builder.flow.add(Distinct(node))
@@ -208,4 +201,4 @@ def _finished(
         node = builder.flow.add(PerKey(node, by, lambda each: Slice(each, offset, limit)))
     elif offset or limit is not None:
         node = builder.flow.add(Slice(node, offset, limit))
-    return node, variables, None
+    return Modified(node, variables)

@@ -1,7 +1,7 @@
 """Project, filter, extend, union, values, and the output of a dataflow."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import (
@@ -18,7 +18,7 @@ from tpf_client.dataflow.changes import (
     selection,
 )
 from tpf_client.dataflow.node import Key, Node
-from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.algebra import Expression, Pattern
 
 # Filter: lets through the solutions for which a condition is true.
 
@@ -245,10 +245,21 @@ class Distinct(Node):
 # Output: the present result of a dataflow, and what changed of it since it was last asked.
 
 
+class Core(NamedTuple):
+    """The node of a query before its solution modifiers."""
+
+    pattern: Pattern
+    node: Node
+    variables: tuple[Variable, ...]
+    distinct: bool
+    offset: int
+
+
 class Output:
     """Collect the changes of a tick and net them.
 
     `order` sorts solutions *of the upstream schema*; `on_change` receives changes before netting.
+    `pattern` is what is evaluated, `core` its node before the solution modifiers, if there is one.
     """
 
     def __init__(
@@ -257,8 +268,13 @@ class Output:
         variables: Sequence[Variable],
         order: Callable[[Solution], Any] | None = None,
         on_change: Callable[[Solution, int], None] | None = None,
+        *,
+        pattern: Pattern | None = None,
+        core: Core | None = None,
     ) -> None:
         self.node = upstream
+        self.pattern = pattern
+        self.core = core
         self.variables = tuple(variables)
         self.on_change = on_change
         self._order = order

@@ -53,11 +53,17 @@ class Matching(Node):
         self._right: dict[Any, dict[Solution, int]] = {}
         self._touched: dict[Solution, LeftState] = {}
         self._work: Work | None = None
-        self.knows_all: Callable[[Solution], bool] | None = None
-        """Whether all partners of a left solution have come; ``None``: that is not known singly."""
+        self._knows_all: Callable[[Solution], bool] | None = None
         self._hears = type(self).matched is not Matching.matched
         left.connect(self._left_sink(how.left_key, pair))
         right.connect(self._right_sink(how.right_key, pair))
+
+    def decide_by(
+        self, settled: Callable[[], bool], knows_all: Callable[[Solution], bool] | None
+    ) -> None:
+        """Take what tells that all partners have come: of all left solutions, or of one."""
+        self.settled = settled
+        self._knows_all = knows_all
 
     def limit(self, work: Work) -> None:
         """See `Node.limit`: compared pairs count as rows."""
@@ -133,10 +139,10 @@ class Matching(Node):
 
     def flush_some(self) -> bool:
         """Send what is final of the first left solutions; return success."""
-        if self.knows_all is None:
+        if self._knows_all is None:
             return False
         first = islice(self._touched.items(), _LOOK_AT)
-        final = [each for each in first if self.knows_all(each[0])]
+        final = [each for each in first if self._knows_all(each[0])]
         for solution, _ in final:
             del self._touched[solution]
         self._send(final)

@@ -7,6 +7,7 @@ from annotations.terms import Quad, Term, literal
 from tests.support.evaluation import NOW, Evaluation, evaluate
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.build.construction import ServiceAccess
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import SourceError, UnsupportedQueryError
@@ -175,7 +176,7 @@ def test_service_is_asked_of_the_leaves_that_solutions_name() -> None:
         here,
         flow,
         environment,
-        services=lambda name: {term("one"): one, term("two"): two}[name],
+        services=ServiceAccess(lambda name: {term("one"): one, term("two"): two}[name]),
     )
 
     def settle() -> set[tuple[str, ...]]:
@@ -210,7 +211,7 @@ def test_service_is_asked_of_its_own_leaves() -> None:
     here, there = LookupLeaves(flow), LookupLeaves(flow)
     query = parse_query(P + "SELECT ?o { ?s :p ?m SERVICE <http://there/> { ?m :p ?o } }")
     environment = Environment(TypedTerms(flow.dictionary), NOW)
-    output = build_query(query, here, flow, environment, services=lambda _: there)
+    output = build_query(query, here, flow, environment, services=ServiceAccess(lambda _: there))
     here.change([quad("a", "p", "b")], 1)
     there.change([quad("b", "p", "c"), quad("x", "p", "y")], 1)
     for leaves in (here, there):

@@ -340,7 +340,7 @@ class Plan:
         pattern: algebra.Pattern = query.query.pattern
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
-        node, variables, self.order = builder.modified(pattern, None)
+        node, variables, self.order, _ = builder.modified(pattern, None)
         self._sorted_by = SolutionOrder(self.order, again=delivery.whole)
         self._slices: Slices | OwnSlices | None = None
         if SLICE in lifted and len(lifted) > 1:
