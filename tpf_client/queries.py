@@ -437,7 +437,7 @@ class Queries:
         signals: "ChangeSignals | None" = None,
     ) -> "Streamer":
         """Return a streamer of a query; for `budgets` see `Client.stream`."""
-        from tpf_client.streaming.streamer import Schedule, Streamer, Streaming
+        from tpf_client.streaming.streamer import Schedule, Streamer, StreamingPlan
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
             return plan_query(
@@ -453,7 +453,7 @@ class Queries:
         jitter = settings.jitter
         if jitter is None:
             jitter = 0.0 if isinstance(self._clock, ManualClock) else 0.1
-        how = Streaming(
+        how = StreamingPlan(
             schedule=Schedule(
                 min_interval=timedelta(seconds=settings.min_interval),
                 max_interval=_seconds(settings.max_interval),

@@ -15,7 +15,7 @@ from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.streamer import Streamer, Streaming, Tick
+from tpf_client.streaming.streamer import Streamer, StreamingPlan, Tick
 
 
 def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Tick]:
@@ -36,7 +36,7 @@ def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Ti
         [BASE + path],
         build,
         served.clock,
-        Streaming(until=until, keep_checking=timedelta(minutes=1), quiet=True),
+        StreamingPlan(until=until, keep_checking=timedelta(minutes=1), quiet=True),
     )
     try:
         yield from streamer.ticks()

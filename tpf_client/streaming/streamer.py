@@ -306,7 +306,7 @@ _FRESHNESS: Final = Freshness(static_recheck=timedelta(seconds=60))
 
 
 @dataclass(frozen=True, slots=True)
-class Streaming:
+class StreamingPlan:
     """How a continuous query is kept up to date.
 
     Args:
@@ -345,9 +345,9 @@ class Streamer:
         urls: Sequence[str],
         build: Build,
         clock: Clock,
-        how: Streaming | None = None,
+        how: StreamingPlan | None = None,
     ) -> None:
-        self._how = how = how or Streaming()
+        self._how = how = how or StreamingPlan()
         self.began = clock.now()
         self.took = timedelta(0)
         self._budget: Budget | None = None
