@@ -311,6 +311,11 @@ class Settings:
     keep_queries: bool = setting(
         False, "keep continuous queries and streams in data_dir, and begin them again at start"
     )
+    keep_windows: bool = setting(
+        False,
+        "with keep_queries: keep elements in windows and results in data_dir, durably, so that a "
+        "server that was killed continues",
+    )
     max_queries: int = setting(10_000, "most continuous queries")
     max_window: int = setting(10_000_000, "most elements in the windows of one continuous query")
     max_join_rows: int = setting(

@@ -31,6 +31,7 @@ from tpf_server.continuous.result_log import Registrations
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.rspql_query import ReportPolicy, TickPolicy
 from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.window_log import WindowLog
 from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Settings
@@ -173,9 +174,20 @@ def continuous_service(
     for stream, predicates in settings.declare.items():
         engine.create_stream(stream)
         engine.declare(stream, predicates.split())
-    registrations = None
+    registrations = windows = None
+    folder = Path(settings.data_dir)
     if settings.keep_queries:
-        registrations = Registrations(Path(settings.data_dir) / "continuous.json")
+        registrations = Registrations(folder / "continuous.json")
+    if settings.keep_windows:
+        if registrations is None:
+            raise SettingsError("keep_windows needs keep_queries")
+        behind = settings.stream_delay + settings.stream_ahead if by_clock else 0
+        slack = settings.stream_lateness + settings.stream_patience + behind
+        windows = WindowLog(folder / "continuous-windows.sqlite", slack)
+    else:
+        # What comes without it would be missing in it.
+        for each in folder.glob("continuous-windows.sqlite*"):
+            each.unlink()
     return ContinuousService(
         engine,
         clock,
@@ -183,6 +195,7 @@ def continuous_service(
         registrations,
         changing,
         partial(_executors, settings, engine),
+        windows,
     )
 
 

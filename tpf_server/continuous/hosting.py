@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -41,6 +42,7 @@ from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.result_log import (
     Event,
+    KeepsResults,
     Positions,
     Receipts,
     Registration,
@@ -290,6 +292,7 @@ class Hosting:
         self._streams = streams
         self._log = log
         self._numbers = itertools.count(1)
+        self._silent = False
 
     def read(self, registration: Registration) -> ParsedRegistration:
         """Parse and check a registration."""
@@ -351,16 +354,18 @@ class Hosting:
             raise EngineLimitError(f"there is a query {name!r} already")
         if name_in_text is None:
             kept = replace(kept, name=name)
-        log, numbers = self._log(), itertools.count(1)
+        log = self._log()
         made: list[Running] = []
 
         def deliver(result: Emission | PeriodicAnswer) -> None:
             if isinstance(result, PeriodicAnswer):
-                log.append(Emission(next(numbers), result.at, result.rows))
+                emission = Emission(log.count + 1, result.at, result.rows)
                 elements: Iterable[Sequence[Row]] = result.elements if result.makes_triples else ()
             else:
-                log.append(result)
+                emission = result
                 elements = (result.rows,) if result.rows else ()
+            if not self._silent:
+                log.append(emission)
             for maker in made:
                 for element in elements:
                     triples = [tuple(str(term) for term in row) for row in element]
@@ -399,7 +404,16 @@ class Hosting:
         }
         kept.save_results(logs, receipts.listed(), pushed)
 
-    def take_up(self, kept: Registrations, receipts: Receipts) -> Positions:
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Emit nothing within the block; streams are fed."""
+        self._silent = True
+        try:
+            yield
+        finally:
+            self._silent = False
+
+    def take_up(self, kept: KeepsResults, receipts: Receipts) -> Positions:
         """Resume the logs and receipts of an earlier server; return its positions in pushing."""
         logs, batches, pushed = kept.take_results()
         receipts.take_up(batches)
@@ -420,6 +434,15 @@ class Hosting:
         policy = parsed.registration.semantics
         return self._engine.semantics if policy is None else SEMANTICS[policy]
 
+    def elsewhere(self, registration: Registration) -> bool:
+        """True where an executor beside the engine runs a query."""
+        return self._executor(registration) is not None
+
+    def _executor(self, registration: Registration) -> Executor | None:
+        if (registration.semantics or semantics_of(registration.text)) != CSPARQL:
+            return None
+        return self._executors.get(registration.engine or self._default)
+
     def _started(
         self,
         parsed: ParsedRegistration,
@@ -433,8 +456,8 @@ class Hosting:
             )
         for clause in query.streams:
             self._engine.stream(clause.stream)
-        executor = self._executors.get(kept.engine or self._default)
-        if executor is None or isinstance(query, RspqlQuery):
+        executor = self._executor(kept)
+        if executor is None:
             return self._engine.start_at_instants(query, deliver, name=name)
         executed = executor.start(query, deliver, name=name)
         if executed.stream is not None:

@@ -51,6 +51,9 @@ from tpf_server.continuous.result_log import Receipt
 TakeElements: TypeAlias = Callable[[str, Sequence[Element | ElementError], str | None], Receipt]
 """Takes a batch of elements of a stream, with its identifier, if it has one."""
 
+NotePosition: TypeAlias = Callable[[str, int, int | None], None]
+"""Keeps the position of a query (see `Positions`) before a batch is pushed."""
+
 _log: Final = logging.getLogger(__name__)
 _EVENTS: Final = "text/event-stream"
 _FIRST_PAUSE: Final = timedelta(seconds=1)
@@ -261,9 +264,16 @@ class StreamWriter(_Link):
     """Push the emissions of a query from its log."""
 
     def __init__(
-        self, url: str, token: str, clock: Clock, hosted: HostedQuery, origin: str
+        self,
+        url: str,
+        token: str,
+        clock: Clock,
+        hosted: HostedQuery,
+        origin: str,
+        note: NotePosition = lambda *_: None,
     ) -> None:
         super().__init__(url, token, clock)
+        self._note = partial(note, hosted.id)
         self._log = hosted.log
         self._read = partial(hosted.log.emissions, decode=hosted.decode)
         self._origin = origin
@@ -317,6 +327,7 @@ class StreamWriter(_Link):
         body = "".join(line for _, emission in self._read(events) for line in _lines(emission))
         with self._lock:
             if not self._stopped.is_set():
+                self._note(after, events[-1].number)
                 self._pending = _Batch(after + 1, events[-1].number, body.encode())
                 self._until = None
         return True
@@ -364,8 +375,14 @@ class RemoteStreams:
     """Link the streams of other servers that queries read and make."""
 
     def __init__(
-        self, allowed: Mapping[str, str], base: str, push: TakeElements, clock: Clock
+        self,
+        allowed: Mapping[str, str],
+        base: str,
+        push: TakeElements,
+        clock: Clock,
+        note: NotePosition,
     ) -> None:
+        self._note = note
         self._tokens = {origin_of(url): token for url, token in allowed.items()}
         self._base = base
         self._push = push
@@ -401,7 +418,8 @@ class RemoteStreams:
                 self._readers[stream] = self._begun(StreamReader(*self._at(stream), self._push))
         made = hosted.running.stream
         if made is not None and self.allowed(made):
-            writer = StreamWriter(*self._at(made), hosted, f"{self._base}{hosted.id}")
+            origin = f"{self._base}{hosted.id}"
+            writer = StreamWriter(*self._at(made), hosted, origin, self._note)
             self._writers[hosted.id] = self._begun(writer)
 
     def _at(self, stream: Term) -> tuple[str, str, Clock]:

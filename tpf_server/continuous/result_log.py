@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final, Protocol, TypeAlias
 
 from annotations.terms import Term
 from annotations.whole_files import make_durable, replaced_file
@@ -75,8 +75,12 @@ Positions: TypeAlias = Mapping[str, tuple[int, int | None]]
 a batch that perhaps was."""
 
 
+_KeptEvent: TypeAlias = tuple[int, int, str]
+"""The number of an emission, the count of its rows, and its text."""
+
+
 @dataclass(frozen=True, slots=True)
-class _KeptLog:
+class KeptLog:
     """The log of a query when its server stopped.
 
     `begin` is the number before its first emission.
@@ -84,11 +88,18 @@ class _KeptLog:
 
     begin: int
     last: int
-    events: tuple[tuple[int, int, str], ...]
+    events: tuple[_KeptEvent, ...]
 
 
 KeptBatch: TypeAlias = tuple[str, str, int, int, int]
 """A stream and the identifier of a batch; how many of it were accepted, dropped and late."""
+
+
+class KeepsResults(Protocol):
+    """What keeps results for the next server."""
+
+    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
+        """Take the logs of queries, the receipts of batches, and positions in pushing."""
 
 
 # What was registered, kept in a file, so that a server that starts again has it again.
@@ -98,13 +109,24 @@ _REGISTRATIONS_FORMAT: Final = "tpf-server registrations 1"
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A query as it was registered; see `ContinuousService.register`."""
+    """A query as it was registered; see `ContinuousService.register`.
+
+    Args:
+        begun: the number of the first step of a `WindowLog` that it sees.
+        advanced: the present when time was last advanced before; see `LoggedStep`.
+        ended: where it feeds a stream and was deleted: the first step that it does not see.
+        ended_advanced: as `advanced`, when it was deleted.
+    """
 
     text: str
     name: str | None = None
     semantics: str | None = None
     into: str | None = None
     engine: str | None = None
+    begun: int = 0
+    advanced: int | None = None
+    ended: int | None = None
+    ended_advanced: int | None = None
 
 
 class Registrations:
@@ -150,7 +172,7 @@ class Registrations:
         }
         self._write(self._path, body, 1)
 
-    def take_results(self) -> tuple[dict[str, _KeptLog], list[KeptBatch], Positions]:
+    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
         """Read and remove the results."""
         with _reading(self._results):
             with self._ownership.held() as mine:
@@ -165,7 +187,7 @@ class Registrations:
                 make_durable(self._results.parent)
             value = _checked(json.loads(text), _FORMAT)
             logs = {
-                name: _KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
+                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
                 for name, each in value["queries"].items()
             }
             pushed = {
@@ -174,7 +196,7 @@ class Registrations:
             return logs, [tuple(each) for each in value["batches"]], pushed
 
     def save_results(
-        self, logs: Mapping[str, _KeptLog], batches: list[KeptBatch], pushed: Positions
+        self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
     ) -> None:
         """Write results durably; a failure is logged, because the server stops anyway."""
         queries = {
@@ -337,15 +359,25 @@ class ResultLog:
     Args:
         rows: of all kept emissions together; the last emission is kept anyway.
         memory: shared with other logs; whoever appends gives way, but for its last emission.
+        holds: emissions wait for `release`.
 
     Attributes:
+        begin: the number before the first emission.
         encoded: count of emissions that became texts.
     """
 
     def __init__(
-        self, limit: int, rows: int, begin: int = 0, memory: ResultMemory | None = None
+        self,
+        limit: int,
+        rows: int,
+        begin: int = 0,
+        memory: ResultMemory | None = None,
+        *,
+        holds: bool = False,
     ) -> None:
         self._kept: deque[Event] = deque()
+        self._held: list[Event] = []
+        self._holds = holds
         self._memory = memory or ResultMemory(sys.maxsize)
         self._size = 0
         self._encoding = threading.Lock()
@@ -353,7 +385,7 @@ class ResultLog:
         self._limit = limit
         self._most_rows = rows
         self._rows = 0
-        self._begin = self._last = begin
+        self.begin = self._last = begin
         self._error: ContinuousError | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -371,25 +403,51 @@ class ResultLog:
 
     def check(self, number: int) -> None:
         """Check that an emission of this run had the number (`UnknownEventError`)."""
-        if not self._begin <= number <= self._last:
+        if not self.begin <= number <= self._last:
             raise UnknownEventError(
                 f"event {number} is none of this run of the query, whose events are numbered from "
-                f"{self._begin + 1}: read without a number to begin with the oldest that is kept"
+                f"{self.begin + 1}: read without a number to begin with the oldest that is kept"
             )
+
+    @property
+    def count(self) -> int:
+        """The number of emissions until now."""
+        return self._last - self.begin + len(self._held)
 
     def append(self, emission: Emission) -> None:
         """Append an emission, and wake the readers."""
+        event = Event(self.begin + self.count + 1, emission)
+        if self._holds:
+            self._held.append(event)
+        else:
+            self._show([event])
+
+    @property
+    def holds(self) -> bool:
+        """True where emissions wait for `release`."""
+        return bool(self._held)
+
+    def held(self, encode: Callable[[Emission], str]) -> list[_KeptEvent]:
+        """Return the emissions that wait for `release`."""
+        return [(event.number, event.rows, event.text(encode)) for event in self._held]
+
+    def release(self) -> None:
+        """Let readers see what was held."""
+        events, self._held = self._held, []
+        self._show(events)
+
+    def _show(self, events: Sequence[Event]) -> None:
         with self._changed:
             kept = self._kept
-            self._last += 1
-            event = Event(self._last, emission)
-            kept.append(event)
-            self._rows += event.rows
-            self._take(event.size)
-            while len(kept) > self._limit or (len(kept) > 1 and self._too_much()):
-                gone = kept.popleft()
-                self._rows -= gone.rows
-                self._take(-gone.size)
+            for event in events:
+                kept.append(event)
+                self._last = event.number
+                self._rows += event.rows
+                self._take(event.size)
+                while len(kept) > self._limit or (len(kept) > 1 and self._too_much()):
+                    gone = kept.popleft()
+                    self._rows -= gone.rows
+                    self._take(-gone.size)
             self._changed.notify_all()
 
     def _too_much(self) -> bool:
@@ -412,19 +470,19 @@ class ResultLog:
             self._error = self._error or error
             self._changed.notify_all()
 
-    def kept(self, encode: Callable[[Emission], str]) -> _KeptLog:
+    def kept(self, encode: Callable[[Emission], str]) -> KeptLog:
         """Return the log for the next server."""
         with self._changed:
             events = list(self._kept)
-            begin, last = self._begin, self._last
+            begin, last = self.begin, self._last
         rows = {event.number: event.rows for event in events}
         texts = self.texts(events, encode)
-        return _KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
+        return KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
 
-    def take_up(self, kept: _KeptLog) -> None:
+    def take_up(self, kept: KeptLog) -> None:
         """Resume the log of an earlier server, before `append`."""
         with self._changed:
-            self._begin, self._last = kept.begin, kept.last
+            self.begin, self._last = kept.begin, kept.last
             for number, rows, text in kept.events:
                 event = Event.written(number, rows, text)
                 self._kept.append(event)

@@ -1,10 +1,14 @@
 """Continuous queries for many threads: an engine, one lock, a log for each query."""
 
 import gc
+import math
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from annotations.clock import Clock
@@ -30,7 +34,7 @@ from tpf_server.continuous.engine.errors import (
     UnknownQueryError,
     UnknownStreamError,
 )
-from tpf_server.continuous.engine.records.record_bodies import RecordBody
+from tpf_server.continuous.engine.records.record_bodies import RecordBody, read_records
 from tpf_server.continuous.engine.records.record_columns import milliseconds_of
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import NATIVE, HostedQuery, Hosting, ParsedRegistration, Policies
@@ -44,6 +48,7 @@ from tpf_server.continuous.result_log import (
     ResultMemory,
 )
 from tpf_server.continuous.streams import SharedStreams
+from tpf_server.continuous.window_log import LoggedStep, WindowLog
 from tpf_server.store.protocols import LiveStore
 
 Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
@@ -57,11 +62,14 @@ class _Intake:
         streams: SharedStreams,
         policies: Policies,
         now: Callable[[], int],
+        windows: WindowLog | None,
     ) -> None:
         self._engine = engine
         self._streams = streams
         self._policies = policies
         self._now = now
+        self._windows = windows
+        self._advanced: int | None = None
         self.receipts = Receipts()
 
     def takes_columns(self, stream: Term, batch: str | None) -> bool:
@@ -119,28 +127,69 @@ class _Intake:
         repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
             return repeated
+        windows = self._windows
+        before = self._engine.position(stream)
         dropped, late = self._engine.dropped, self._engine.late
-        elements: Iterable[Element | ElementError] = ()
-        accepted = 0
+        refused: tuple[ElementError, ...] = ()
         if not isinstance(checked, RecordBody):
-            elements = checked
+            refused = tuple(each for each in checked if isinstance(each, ElementError))
+            count = self._arrive(stream, checked)
         elif self._streams.arrive_records(stream, checked):
-            accepted = checked.count
+            count = checked.count
         else:
             return None
+        self._streams.end_batch()
+        dropped = self._engine.dropped - dropped
+        late = self._engine.late - late
+        receipt = Receipt(count - dropped, refused, dropped, late)
+        self.receipts.keep(stream, batch, receipt)
+        if windows is not None:
+            windows.came(self._engine, stream, before, checked, 0 if dropped else count)
+            if batch is not None:
+                windows.receive((stream, batch, receipt.accepted, dropped, late))
+        return receipt
+
+    def _arrive(self, stream: Term, elements: Iterable[Element | ElementError]) -> int:
+        count = 0
         for each in elements:
             if self._engine.abandoned:
                 raise EngineClosedError("the server stops")
             if isinstance(each, Element):
                 self._streams.arrive(stream, each.triples, each.at)
-                accepted += 1
-        refused = tuple(each for each in elements if isinstance(each, ElementError))
-        self._streams.end_batch()
-        dropped = self._engine.dropped - dropped
-        late = self._engine.late - late
-        receipt = Receipt(accepted - dropped, refused, dropped, late)
-        self.receipts.keep(stream, batch, receipt)
-        return receipt
+                count += 1
+        return count
+
+    def again(self, step: LoggedStep) -> None:
+        """Take what an earlier server had taken."""
+        self.advance_again(step.advanced)
+        self._engine.present = step.present
+        if step.stream is not None and step.positions is not None:
+            before, after = step.positions
+            self._engine.resume(step.stream, before)
+            self._body_again(step.stream, step.body)
+            self._engine.resume(step.stream, after)
+
+    def advance_again(self, advanced: int | None) -> None:
+        """Advance time as an earlier server had."""
+        if advanced is not None and advanced != self._advanced:
+            self._advanced = advanced
+            self.advance(advanced)
+
+    def advance(self, present: int) -> None:
+        """Tell the engine what time it is."""
+        self._engine.present = present
+        self._streams.advance(present - max(self._policies.delay - self._engine.lateness, 0))
+
+    def _body_again(self, stream: Term, body: Sequence[Element] | bytes) -> None:
+        elements: Iterable[Element | ElementError]
+        if isinstance(body, bytes):
+            records = read_records(body, sys.maxsize, self._engine.name)
+            if self._streams.arrive_records(stream, records):
+                return
+            elements = records.elements()
+        else:
+            elements = body
+        self._arrive(stream, elements)
 
 
 _FEW: Final = 16
@@ -162,6 +211,7 @@ class ContinuousService:
         engine: used by nobody else.
         registrations: what they hold is started again.
         executors: makes other executors of C-SPARQL, given the lock, and names the default.
+        windows: what they hold is evaluated again; needs registrations.
 
     Attributes:
         refused: errors of kept queries that could not start again.
@@ -175,19 +225,21 @@ class ContinuousService:
         registrations: Registrations | None = None,
         changing: ChangingGraphs | None = None,
         executors: Executors = _nothing_else,
+        windows: WindowLog | None = None,
     ) -> None:
         self._engine = engine
+        self._windows = windows
         self._clock = clock
         self._policies = policies or Policies()
         self.slots = FollowerSlots(self._policies.followers, self._policies.followers_per_address)
         self._memory = ResultMemory(self._policies.memory)
         self._lock = threading.RLock()
         self._executors, default = executors(self._lock)
-        self._streams = SharedStreams(engine, self._executors.values())
+        self._streams = SharedStreams(engine, self._executors.values(), self._record)
         self._hosting = Hosting(
             engine, self._streams, self._log, self._executors, default, self._policies
         )
-        self._intake = _Intake(engine, self._streams, self._policies, lambda: self.now)
+        self._intake = _Intake(engine, self._streams, self._policies, lambda: self.now, windows)
         self._latest = EARLIEST
         self._closed = False
         self._watched = 0
@@ -200,6 +252,7 @@ class ContinuousService:
             engine.base,
             lambda stream, elements, batch: self.push(stream, elements, batch=batch),
             clock,
+            (lambda *_: None) if windows is None else windows.push,
         )
         engine.asks = True
         self._static.update()
@@ -212,19 +265,63 @@ class ContinuousService:
         streams, queries = registrations.take()
         for stream, predicates in streams.items():
             self._streams.create(stream, predicates)
+        windows = self._windows
+        least = max((max(each.begun, each.ended or 0) for each in queries), default=1)
+        with self._hosting.silence():
+            self._replay(queries, () if windows is None else windows.steps(least))
+        for kept in (registrations,) if windows is None else (registrations, windows):
+            self._links.resume(self._hosting.take_up(kept, self._intake.receipts))
+        if windows is not None:
+            windows.forget(*(windows.queries - self._hosting.queries.keys()))
+            self._settle()
+
+    def _replay(self, queries: Sequence[Registration], steps: Iterable[LoggedStep]) -> None:
+        names = [each.name for each in queries]
+        events: list[tuple[float, bool, Registration]] = []
         for each in queries:
-            try:
-                self._begin(self._hosting.read(each), reads=False)
-            except ContinuousError as error:
-                names = [other.name for other in queries]
-                self.refused[self._hosting.keep_refused(each, error, names).id] = error
-        self._links.resume(self._hosting.take_up(registrations, self._intake.receipts))
+            # Spark begins anew.
+            first = math.inf if self._hosting.elsewhere(each) else each.begun
+            if each.ended is None:
+                events.append((first, True, each))
+            elif self._windows is not None:
+                events += [(first, True, each), (each.ended, False, each)]
+        events.sort(key=itemgetter(0, 1))
+
+        def happen(until: float, advanced: int | None) -> None:
+            while events and events[0][0] <= until:
+                _, begins, each = events.pop(0)
+                if not begins:
+                    self._intake.advance_again(each.ended_advanced)
+                    self._end(next(h for h in self.queries() if h.registration == each))
+                    continue
+                if each.advanced == advanced:
+                    # It passed before the query began, which has no answer until then.
+                    self._intake.advance_again(advanced)
+                self._begin_again(each, names)
+
+        for step in steps:
+            happen(step.number, step.advanced)
+            self._intake.again(step)
+        happen(math.inf, None)
+
+    def _begin_again(self, registration: Registration, reserved: Collection[str | None]) -> None:
+        try:
+            self._begin(self._hosting.read(registration), reads=False)
+        except ContinuousError as error:
+            self.refused[self._hosting.keep_refused(registration, error, reserved).id] = error
+
+    def _record(self, stream: Term, element: Element) -> None:
+        if self._windows is not None:
+            before = self._engine.position(stream)
+            self._windows.came(self._engine, stream, before, [element], 1)
 
     def _begin(self, parsed: ParsedRegistration, *, reads: bool) -> HostedQuery:
         into = parsed.registration.into
         made = () if into is None else (self._engine.name(into),)
         with self._lock:
             self._links.check((*parsed.reads, *made), self._engine.streams)
+            if reads and self._windows is not None:
+                parsed = replace(parsed, registration=self._windows.begun(parsed.registration))
         services = parsed.query.services
         self._static.take(services, reads=reads)
         try:
@@ -260,7 +357,10 @@ class ContinuousService:
                     for name in self._engine.streams
                     if not self._links.allowed(name)
                 },
-                (each.registration for each in self._hosting.queries.values()),
+                [
+                    *(each.registration for each in self._hosting.queries.values()),
+                    *(() if self._windows is None else self._windows.ended),
+                ],
             )
 
     @property
@@ -301,7 +401,10 @@ class ContinuousService:
                 raise StreamInUseError(f"{term} is read or made by {', '.join(users)}")
             self._streams.delete(term)
             self._intake.receipts.forget(term)
+            if self._windows is not None:
+                self._windows.forget_stream(term)
             self._keep()
+            self._settle()
 
     def streams(self) -> list[dict[str, Any]]:
         """List the streams with their counts."""
@@ -335,6 +438,8 @@ class ContinuousService:
             with self._lock:
                 if self._closed:
                     raise EngineClosedError("the server stops")
+                if self._windows is not None and self._windows.pending:
+                    self._settle()
                 self._look_at_clock()
                 receipt = self._intake.take(self._made_where_new(stream), batch, checked)
                 if receipt is not None:
@@ -353,14 +458,14 @@ class ContinuousService:
     def advance(self) -> None:
         """Move stream time with the clock, where that is the policy."""
         self._static.update()
-        policies = self._policies
-        if policies.time != "clock":
-            return
         with self._lock:
             if self._closed:
                 return
-            behind = max(policies.delay - self._engine.lateness, 0)
-            self._streams.advance(self._look_at_clock() - behind)
+            if self._policies.time == "clock":
+                present = self._look_at_clock()
+                if self._windows is not None:
+                    self._windows.advanced = present
+                self._intake.advance(present)
             self._settle()
 
     def _look_at_clock(self) -> int:
@@ -412,12 +517,15 @@ class ContinuousService:
         except RegistrationsError:
             self._end(hosted)
             raise
+        with self._lock:
+            self._settle()
         return hosted
 
     def _log(self) -> ResultLog:
         # Numbers begin with the instant, so that no number of an earlier run is ever used again.
         begin = (self._clock.now() - EPOCH) // timedelta(microseconds=1)
-        return ResultLog(self._policies.backlog, self._policies.rows, begin, self._memory)
+        policies, holds = self._policies, self._windows is not None
+        return ResultLog(policies.backlog, policies.rows, begin, self._memory, holds=holds)
 
     def query(self, name: str) -> HostedQuery:
         """Return a query, or raise `UnknownQueryError`."""
@@ -447,8 +555,11 @@ class ContinuousService:
 
     def delete(self, name: str) -> None:
         """Stop a query; a `RegistrationsError` means that it will start again with the server."""
-        self._end(self.query(name))
+        hosted = self.query(name)
+        self._end(hosted)
         with self._lock:
+            if self._windows is not None:
+                self._windows.forget(hosted.id)
             self._keep()
 
     def _end(self, hosted: HostedQuery) -> None:
@@ -456,6 +567,8 @@ class ContinuousService:
             if self._hosting.queries.get(hosted.id) is not hosted:
                 return
             self._hosting.remove(hosted)
+            if self._windows is not None:
+                self._windows.end(hosted)
             self._links.release(hosted.id)
             self._set_aside()
         self._static.release(hosted.services)
@@ -483,12 +596,18 @@ class ContinuousService:
                 executor.close()
             for hosted in self._hosting.queries.values():
                 hosted.log.close(EngineClosedError("the server stops"))
-            if self._registrations is not None and not again:
+            if again:
+                return
+            if self._windows is not None:
+                self._windows.close()
+            elif self._registrations is not None:
                 self._hosting.keep(
                     self._registrations, self._intake.receipts, self._links.positions()
                 )
 
     def _settle(self) -> None:
+        if self._windows is not None:
+            self._windows.commit(self._hosting.queries, self._engine.present)
         for hosted in self._hosting.queries.values():
             if hosted.running.state == "stopped":
                 hosted.log.close(hosted.running.error)

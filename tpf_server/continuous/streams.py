@@ -1,13 +1,13 @@
 """Deliver elements to the engine of a service and to executors beside it, and count them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.periodic_query import ExecutedQuery, Executor, PeriodicQuery
-from tpf_server.continuous.engine.elements.elements import graph_of
+from tpf_server.continuous.engine.elements.elements import Element, graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.record_bodies import RecordBody
@@ -22,10 +22,20 @@ _COUNTED: Final = ("elements", "triples", "dropped", "late")
 
 
 class SharedStreams:
-    """Deliver elements to an engine and to executors beside it, in one thread."""
+    """Deliver elements to an engine and to executors beside it, in one thread.
 
-    def __init__(self, engine: Engine, executors: Collection[Executor] = ()) -> None:
+    Args:
+        record: is called with each element that an executor made, before it arrives.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        executors: Collection[Executor] = (),
+        record: Callable[[Term, Element], None] = lambda _stream, _element: None,
+    ) -> None:
         self._engine = engine
+        self._record = record
         self._executors = executors
         self._newest: int | None = None
         self._counts: defaultdict[Term, Counter[str]] = defaultdict(Counter)
@@ -74,8 +84,8 @@ class SharedStreams:
         engine = self._engine
         count = self._count(stream, triples)
         self._to_executors(stream, triples, at)
-        # Where nobody asks, nothing is to be encoded.
-        if engine.queries:
+        # Where nobody asks, nothing is to be encoded; but who asks soon sees what waits.
+        if engine.queries or engine.reorders:
             dropped, late = engine.dropped, engine.late
             encoded = engine.encoded(triples)
             engine.arrive(engine.stream(stream), encoded, at, graph_of(triples))
@@ -134,6 +144,9 @@ class SharedStreams:
         if isinstance(maker, ExecutedQuery):
             passed = (self._newest, engine.time)
             at = max([at, *(each + 1 for each in passed if each is not None)])
+            self._record(
+                stream, Element(at, tuple((Term(s), Term(p), Term(o)) for s, p, o in triples), 0)
+            )
             engine.arrive(engine.stream(stream), engine.encoded(triples), at)
         self._to_executors(stream, triples, at)
         self._count(stream, triples)

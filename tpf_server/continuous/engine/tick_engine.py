@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from annotations.terms import Term
@@ -51,18 +51,18 @@ class ReorderBuffer(Generic[ItemT]):
         self._waiting: list[tuple[int, int, ItemT]] = []
         self._behind: dict[Hashable, list[tuple[int, int, ItemT]]] = {}
         self._order = itertools.count()
-        self._newest: int | None = None
+        self.newest: int | None = None
         self._newest_of: dict[Hashable, int] = {}
 
     def add(self, stream: Hashable, at: int, item: ItemT) -> Iterator[tuple[int, ItemT]]:
         """Add an item of a stream; yield those that need not wait any longer."""
-        newest = at if self._newest is None else max(self._newest, at)
+        newest = at if self.newest is None else max(self.newest, at)
         own = self._newest_of[stream] = max(self._newest_of.get(stream, at), at)
         if own < newest - self.lateness:
             waiting = self._behind.setdefault(stream, [])
             heapq.heappush(waiting, (at, next(self._order), item))
             return _until(waiting, own - self.lateness)
-        self._newest = newest
+        self.newest = newest
         for each in (*self._behind.pop(stream, ()), (at, next(self._order), item)):
             heapq.heappush(self._waiting, each)
         return _until(self._waiting, newest - self.lateness)
@@ -77,7 +77,7 @@ class ReorderBuffer(Generic[ItemT]):
 
     def rest(self) -> Iterator[tuple[int, ItemT]]:
         """Yield all of them, likewise."""
-        return iter(()) if self._newest is None else self.until(self._newest)
+        return iter(()) if self.newest is None else self.until(self.newest)
 
 
 def _until(waiting: list[tuple[int, int, ItemT]], at: int) -> Iterator[tuple[int, ItemT]]:
@@ -248,6 +248,16 @@ class _Housekeeping:
 _Coming: TypeAlias = tuple[ElementStream, list[EncodedTriple], Term | None]
 """An element on its way: its stream, its triples, and the name of its graph."""
 
+
+class StreamPosition(NamedTuple):
+    """The state of time before an element: of the engine, its stream, and its reorder buffer."""
+
+    arrivals: int
+    front: int
+    latest: int
+    newest: int | None
+
+
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
@@ -413,6 +423,25 @@ class TickEngine(QueryEngine):
             # It may have been deleted meanwhile.
             if self.streams.get(stream.name) is stream:
                 self._deliver(stream, triples, at, graph)
+
+    def position(self, name: str) -> StreamPosition:
+        """Return the state that all elements before the next one of a stream have left in time."""
+        return StreamPosition(
+            self.arrivals, self.front, self.stream(name).latest, self._waiting.newest
+        )
+
+    def resume(self, name: str, position: StreamPosition) -> None:
+        """Move to the `position` before the next element of a stream; others are left out."""
+        if self.position(name) == position:
+            return
+        self.settle()
+        if position.front > self.front:
+            self._pass_until(position.front + 1)
+            self._pass(position.front)
+        stream = self.stream(name)
+        stream.latest = max(stream.latest, position.latest)
+        stream.settle(self.front)
+        self.arrivals, self._waiting.newest = position.arrivals, position.newest
 
     @property
     def lateness(self) -> int:

@@ -38,10 +38,13 @@ _HEADER_TYPE, _HEADER, _RECORDS_OF_DICTIONARY, _COMPRESSION = 6, 8, 6, 10
 
 
 class RecordBody:
-    """Records of a body."""
+    """Records of a body, and its bytes."""
 
-    def __init__(self, predicates: Sequence[Term], batches: Sequence[pa.RecordBatch]) -> None:
+    def __init__(
+        self, predicates: Sequence[Term], batches: Sequence[pa.RecordBatch], written: bytes
+    ) -> None:
         self.predicates = tuple(predicates)
+        self.written = written
         self.count = sum(batch.num_rows for batch in batches)
         self._batches = batches
 
@@ -106,7 +109,7 @@ def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> Record
                 batches.append(batch)
     except (OSError, pa.ArrowException) as error:
         raise ElementError(f"{_PLACE}: {in_a_line(error)}") from None
-    return RecordBody(predicates, batches)
+    return RecordBody(predicates, batches, body)
 
 
 def _check_messages(body: bytes) -> None:
