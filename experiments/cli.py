@@ -32,6 +32,7 @@ from experiments.studies.cost_model import CostModel
 from experiments.studies.csparql import PeriodicQueries
 from experiments.studies.fragments import Fragments
 from experiments.studies.load import Load
+from experiments.studies.open_track import OpenTrack
 from experiments.studies.server_vs_client import ServerVsClient
 from experiments.studies.taxi import TaxiQueries
 from experiments.studies.ticks import ClientTicks
@@ -49,14 +50,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     PeriodicQueries(),
     CityBenchQueries(),
     Clients(),
+    OpenTrack(),
     Load(),
     Adaptivity(),
     ClientTicks(),
 )
 STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 30, "cost-model": 0.1, "fragments": 7, "annotation-methods": 33,
-    "conference": 20, "taxi": 4, "csparql": 26, "citybench": 28, "client": 12, "load": 9,
-    "adaptivity": 2, "ticks": 12,
+    "conference": 20, "taxi": 4, "csparql": 26, "citybench": 28, "client": 12, "open-track": 40,
+    "load": 9, "adaptivity": 2, "ticks": 12,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
 

@@ -18,7 +18,7 @@ from annotations.wording import counted
 from experiments.harness.claims import unmeasured
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import CellValue, Check, Figure, Finding, Item, Point, Table, Target
-from experiments.harness.results import MACHINE_LIMIT, RawData, Results
+from experiments.harness.results import MACHINE_LIMIT, NOT_HERE, RawData, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -344,10 +344,13 @@ def _add(
 
 def _problems(results: Results) -> list[str]:
     problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
-    problems += [
-        f"{'' if reason.startswith(MACHINE_LIMIT) else 'Failed: '}{name}: {reason}"
-        for name, reason in results.failures.items()
-    ]
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in results.failures.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        lead = "" if reason.startswith((MACHINE_LIMIT, NOT_HERE)) else "Failed: "
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        problems.append(f"{lead}{names[0]}{more}: {reason}")
     if results.missing is None:
         problems.append("The run did not end; what is shown is what it had measured until then.")
     elif results.missing:

@@ -20,6 +20,8 @@ from experiments.harness.items import CellValue, Measurement, Point, ResultRow, 
 _Key: TypeAlias = tuple[str, ...]
 MACHINE_LIMIT = "the machine is the limit: "
 """How the error of a measurement begins for which the machine is too small."""
+NOT_HERE = "not here: "
+"""How a reason begins where something optional is not on this machine."""
 _BOOKKEEPING = ("repetition", "line", "lines", "error")
 
 
@@ -164,9 +166,10 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """True if everything planned was measured, as far as the machine can."""
-        failed = any(not reason.startswith(MACHINE_LIMIT) for reason in self.failures.values())
-        return not self.left_out and not failed and self.missing == 0
+        """True if everything planned was measured, as far as this machine can."""
+        reasons = (*self.left_out.values(), *self.failures.values())
+        failed = any(not reason.startswith((MACHINE_LIMIT, NOT_HERE)) for reason in reasons)
+        return not failed and self.missing == 0
 
     def where(self, **conditions: CellValue) -> "Results":
         """Keep the rows that have these values."""

@@ -21,12 +21,18 @@ from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant
 from annotations.whole_files import replaced_file
-from experiments.errors import ConfigurationError, ExperimentError, MachineLimitError, UntriedError
+from experiments.errors import (
+    ConfigurationError,
+    ExperimentError,
+    MachineLimitError,
+    UnavailableError,
+    UntriedError,
+)
 from experiments.harness.experiment import Experiment, ExperimentSettings
 from experiments.harness.items import Measurement, MeasurementGroup, Run
 from experiments.harness.machine import commit, describe_machine, describe_versions, load_average
 from experiments.harness.report import FACTS, RAW
-from experiments.harness.results import MACHINE_LIMIT, RawData, Results
+from experiments.harness.results import MACHINE_LIMIT, NOT_HERE, RawData, Results
 from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError
@@ -251,7 +257,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - a run goes on, whatever it is
             raw.add(measurement, repetition, [], _explain(error))
             self._say(f"{what}: {_explain(error)}")
-            return isinstance(error, UntriedError)
+            return isinstance(error, UntriedError | UnavailableError)
         raw.add(measurement, repetition, rows)
         return True
 
@@ -282,6 +288,8 @@ def _explain(error: Exception) -> str:
     text = " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, MachineLimitError):
         return f"{MACHINE_LIMIT}{text}"
+    if isinstance(error, UnavailableError):
+        return f"{NOT_HERE}{text}"
     return text if text and isinstance(error, _KNOWN) else f"{type(error).__name__}: {text}"
 
 

@@ -170,7 +170,6 @@ OURS_PLAIN = "ours, plain TPF"
 RESTRICTED = "ours, brTPF and large pages"
 SolutionBag: TypeAlias = Counter[tuple[str | None, ...]]
 
-_DATASET = "shop"
 _ANSWER_SECONDS = 300.0
 _READY_SECONDS = 30.0
 _COLUMNS = {
@@ -197,7 +196,9 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class ProxiedServer:
+    """A server, the proxy before it, and the URL of its dataset behind both."""
+
     server: Server
     proxy: Process
     url: str
@@ -211,14 +212,14 @@ class _Place:
 class OpenedClients:
     """Servers and clients by name, and the right answers by query."""
 
-    places: Mapping[str, _Place]
+    places: Mapping[str, ProxiedServer]
     clients: Mapping[str, Process]
     answers: Mapping[str, SolutionBag]
 
     def ask(self, client: str, server: str, query: str) -> Mapping[str, Any]:
         """Let a client answer a query, or raise `MeasurementError`."""
         if client not in self.clients or server not in self.places:
-            raise MeasurementError(f"{client} or {server} is not running")
+            raise UnavailableError(f"{client} or {server} is not running")
         question = {"query": SHOP_QUERIES[query], "url": self.places[server].url}
         if client == COMUNICA_BRTPF:
             question["type"] = "brtpf"
@@ -365,31 +366,36 @@ def _open(settings: Sizes, run: Run) -> Iterator[OpenedClients]:
         for name in settings.servers:
             try:
                 data = triples if name == REFERENCE else quads
-                places[name] = stack.enter_context(_place(name, data, run.folder, run.static))
+                places[name] = stack.enter_context(
+                    proxied_server(name, data, run.folder, run.static)
+                )
             except UnavailableError as error:
                 run.say(f"{name}: {error}")
         clients = {}
         for name in settings.clients:
             try:
-                clients[name] = stack.enter_context(_client(name))
+                clients[name] = stack.enter_context(query_client(name))
             except UnavailableError as error:
                 run.say(f"{name}: {error}")
         yield OpenedClients(places, clients, answers)
 
 
 @contextmanager
-def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterator[_Place]:
-    """Start a server behind a proxy, whose URL is its base URL."""
+def proxied_server(
+    name: str, data: Path, folder: Path, static: StaticLoading
+) -> Iterator[ProxiedServer]:
+    """Serve a file of RDF behind a proxy, whose URL is its base URL; the dataset has its name."""
+    dataset = data.name.partition(".")[0]
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
     with ExitStack() as stack:
         if name == REFERENCE:
             served = reference_data(data, folder)
             server = stack.enter_context(
-                reference_server(served, _DATASET, folder / "reference", base_url=base)
+                reference_server(served, dataset, folder / "reference", base_url=base)
             )
         else:
-            store = folder / _DATASET
+            store = folder / dataset
             if not store.exists():
                 static.load({store: data}, SystemClock().now())
             config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
@@ -397,11 +403,12 @@ def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterat
         order = child("experiments.harness.delay_proxy:DelayProxy", str(server.port), str(port))
         proxy = stack.enter_context(started("delay proxy", order))
         proxy.ask({"delay": 0.0}, _READY_SECONDS)
-        yield _Place(server, proxy, base + _DATASET)
+        yield ProxiedServer(server, proxy, base + dataset)
 
 
 @contextmanager
-def _client(name: str) -> Iterator[Process]:
+def query_client(name: str) -> Iterator[Process]:
+    """Start the process of a client; see `experiments.studies.processes.answer_question`."""
     if name in (COMUNICA, COMUNICA_BRTPF):
         script = Path(__file__).with_name("native") / "comunica.mjs"
         peers.package("@comunica/query-sparql")
@@ -416,7 +423,7 @@ def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, SolutionBag]
     """Return pyoxigraph's answers, without limits that leave a choice."""
     store = pyoxigraph.Store()
     store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
-    return {name: _rows(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries}
+    return {name: rows_of(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries}
 
 
 def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
@@ -429,7 +436,8 @@ def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
     return rows == answer
 
 
-def _rows(result: Any) -> Counter[tuple[str | None, ...]]:
+def rows_of(result: Any) -> SolutionBag:
+    """Return an answer of pyoxigraph as clients give it."""
     if isinstance(result, pyoxigraph.QuerySolutions):
         names = sorted(result.variables, key=str)
         return Counter(
@@ -455,7 +463,7 @@ def _measure(
     latency: float, server: str, client: str, query: str, opened: OpenedClients
 ) -> Iterator[ResultRow]:
     if server not in opened.places:
-        raise MeasurementError(f"{server} is not running")
+        raise UnavailableError(f"{server} is not running")
     place = opened.places[server]
     place.passed(latency)
     before = place.server.process.usage()

@@ -31,23 +31,29 @@ async function answer(engine, query, source, rowCame) {
   return all;
 }
 
-const engine = new QueryEngine();
-for await (const line of createInterface({ input: process.stdin })) {
-  const { id, query, url, type } = JSON.parse(line);
+async function timed(engine, { query, url, type, limit }) {
   const source = type ? { type, value: url } : url;
-  // What one question learned must not answer the next one.
-  await engine.invalidateHttpCache();
-  const begin = performance.now(), cpu = process.cpuUsage();
-  let found, first = null;
+  const begin = performance.now(), seconds = () => (performance.now() - begin) / 1000;
+  let found, first = null, timer;
   try {
-    found = { rows: await answer(engine, query, source, () => { first ??= (performance.now() - begin) / 1000; }) };
+    const late = new Promise((_, reject) => { if (limit) timer = setTimeout(() => reject(new Error('the time is over')), 1000 * limit); });
+    found = { rows: await Promise.race([answer(engine, query, source, () => { first ??= seconds(); }), late]) };
   } catch (error) {
     found = { error: String(error) };
   }
+  clearTimeout(timer);
+  return { ...found, first, seconds: seconds() };
+}
+
+const engine = new QueryEngine();
+for await (const line of createInterface({ input: process.stdin })) {
+  const order = JSON.parse(line), { id, questions } = order;
+  // What one question learned must not answer the next one, nor that of another client.
+  await engine.invalidateHttpCache();
+  const engines = (questions ?? [order]).map((_, number) => (number ? new QueryEngine() : engine));
+  const cpu = process.cpuUsage();
+  const answers = await Promise.all((questions ?? [order]).map((each, number) => timed(engines[number], each)));
   const used = process.cpuUsage(cpu);
-  found.id = id;
-  found.first = first;
-  found.seconds = (performance.now() - begin) / 1000;
-  found.cpu = (used.user + used.system) / 1e6;
-  process.stdout.write(JSON.stringify(found) + '\n');
+  const found = questions ? { answers } : answers[0];
+  process.stdout.write(JSON.stringify({ ...found, id, cpu: (used.user + used.system) / 1e6 }) + '\n');
 }

@@ -234,7 +234,7 @@ def test_a_failure_is_reported_and_tried_again(tmp_path: Path) -> None:
     assert results.numbers("square", kind="plain", size=2) == []
     text = write_report(tmp_path, [experiment]).read_text()
     assert "could not run completely" in text
-    assert "kind plain, size 2 (repetition 1): it broke" in text
+    assert "kind plain, size 2 (repetition 0) and 1 more: it broke" in text
     again = Squares()
     assert run(tmp_path, again, resume=True).complete
     assert again.calls == [("plain", 2), ("plain", 2)]
@@ -319,12 +319,16 @@ class Unforeseen(Exception):  # noqa: N818
 def test_what_is_not_on_this_machine_is_left_out_and_said(tmp_path: Path) -> None:
     experiment = Squares(unavailable={"plain"})
     results = run(tmp_path, experiment)
-    assert results.left_out == {"plain": "no plain here"}
-    assert not results.complete
+    assert results.left_out == {"plain": "not here: no plain here"}
+    assert results.complete
     assert results.missing == 0
     assert {row["kind"] for row in raw(tmp_path)} == {"shifted"}
     text = write_report(tmp_path, [experiment]).read_text()
-    assert "Not measured: plain. no plain here" in text
+    assert "Not measured: plain. not here: no plain here" in text
+    # It is there for the next run.
+    assert {row["kind"] for row in raw(tmp_path)} == {"shifted"}
+    run(tmp_path, Squares(), resume=True)
+    assert {row["kind"] for row in raw(tmp_path)} == {"plain", "shifted"}
 
 
 def test_an_interrupted_run_says_so(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from experiments.harness.items import CellValue, Item, Target
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.servers import CONSTANT, OURS, REFERENCE
-from experiments.studies.fragments import FORMATS, PATTERNS, RENEWED, Fragments
+from experiments.studies.fragments import FORMATS, PATTERNS, RENEWED, Fragments, steady
 from tests.experiments.harness.test_runner import run
 
 SMALL: dict[str, Any] = {
-    "seconds": 0.02, "warm_up_seconds": 0.02, "triples": [1000], "seldom_requests": 4,
+    "seconds": 0.02, "warm_up_seconds": 0.02, "rounds": 1, "triples": [1000], "seldom_requests": 4,
 }  # fmt: skip
 
 
@@ -77,6 +77,12 @@ def test_the_reference_server(tmp_path: Path) -> None:
     assert kind.startswith("@ldf/server (")
 
 
+def test_a_rate_is_steady_once_three_rounds_are_equally_fast() -> None:
+    rates = [500.0, 800.0, 1000.0, 1010.0, 1030.0]
+    assert [steady(rates[:n]) for n in range(6)] == [False, False, False, False, False, True]
+    assert not steady([1000.0, 900.0, 1000.0])
+
+
 def row(**values: Any) -> dict[str, str]:
     columns = (*Fragments.keys, *Fragments.values)
     return {**dict.fromkeys(columns, ""), **{name: str(v) for name, v in values.items()}}
@@ -93,6 +99,9 @@ def test_the_report_says_what_was_measured_and_nothing_of_what_was_not() -> None
     other = row(**page, server=REFERENCE, cpu_ms=0.5, kind="@ldf/server (HDT)")
     assert "costs one worker 0.2 ms of CPU." in texts([ours])
     assert "2.5 times as much: @ldf/server" in texts([ours, other])
+    # Rounds give a median, which an outlier does not move.
+    outlier = row(**page, server=OURS, cpu_ms=9.0, kind="ours")
+    assert "costs one worker 0.2 ms of CPU." in texts([ours, outlier, ours])
     slower = row(**page, server=REFERENCE, cpu_ms=0.1, kind="@ldf/server (HDT)")
     assert "0.5 times as much: @ldf/server" in texts([ours, slower])
     targets = [

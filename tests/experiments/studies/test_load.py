@@ -19,7 +19,7 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.studies.load.find_java", missing)
     sizes = {"triples": [2000, 4000], "one_core": [2000, 4000]}
     results = run(tmp_path, Load(), tables={"load": sizes})
-    assert results.left_out == dict.fromkeys((ON_SPARK, ONE_CORE), "no Java here")
+    assert results.left_out == dict.fromkeys((ON_SPARK, ONE_CORE), "not here: no Java here")
     assert results.failures == {}
     assert results.numbers("quads", engine=LOCAL) == [2000, 4000]
     assert all(peak > 10 for peak in results.numbers("peak_mib"))

@@ -134,9 +134,8 @@ def test_without_java_spark_is_left_out_with_one_line(
     monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "nowhere"))
     tables = {"server-vs-client": {**SMALL, "modes": [SPARK_MODE.name]}}
     results = run(tmp_path / "results", ServerVsClient(), tables=tables)
-    assert results.left_out == {
-        "board, on Spark": f"no Java in {tmp_path / 'nowhere'} (there is no bin/java that runs)"
-    }
+    reason = f"not here: no Java in {tmp_path / 'nowhere'} (there is no bin/java that runs)"
+    assert results.left_out == {"board, on Spark": reason}
     assert results.rows == []
 
 

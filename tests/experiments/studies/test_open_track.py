@@ -1,0 +1,128 @@
+"""``open-track``: a small run with real servers and clients."""
+
+import lzma
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import UnavailableError
+from experiments.harness import peers
+from experiments.harness.items import Finding, Target
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.harness.servers import OURS, REFERENCE
+from experiments.studies.client import COMUNICA, OURS_PLAIN, RESTRICTED, SolutionBag
+from experiments.studies.open_track import OXIGRAPH, PAIRS, OpenTrack, is_right, read_benchmark
+from tests.experiments.harness.test_runner import run
+
+EX = "http://example.org/"
+QUERIES = {
+    "01-1": f"SELECT ?a ?l WHERE {{ ?a <{EX}knows> ?b . ?b <{EX}label> ?l }} ORDER BY ?l LIMIT 3",
+    "01-2": f"SELECT ?a ?l WHERE {{ <{EX}p1> <{EX}knows> ?a . ?a <{EX}label> ?l }}",
+    "02-1": f"CONSTRUCT {{ ?a <{EX}of> ?l }} WHERE {{ ?a <{EX}label> ?l ; <{EX}knows> <{EX}p2> }}",
+    "06-1": "SELECT * WHERE { ?nobody ?asks ?this }",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Both benchmarks, small."""
+    lines = [
+        f'<{EX}p{n}> <{EX}label> "person {n}" .\n<{EX}p{n}> <{EX}knows> <{EX}p{(n * 7) % 40}> .\n'
+        for n in range(40)
+    ]
+    for name in ("bsbm", "watdiv"):
+        (tmp_path / name / "queries").mkdir(parents=True)
+        (tmp_path / name / "small.nt.xz").write_bytes(lzma.compress("".join(lines).encode()))
+        for query, text in QUERIES.items():
+            (tmp_path / name / f"queries/{query}.rq").write_text(text)
+    return tmp_path
+
+
+def small(folder: Path, **sizes: object) -> dict[str, dict[str, object]]:
+    own = {"data": str(folder), "benchmarks": ["BSBM", "WatDiv"], "instances": 3, "crowds": [1, 4]}
+    return {"open-track": {**own, **sizes}}
+
+
+def test_our_client_and_oxigraph_answer_everything_rightly(folder: Path, tmp_path: Path) -> None:
+    tables = small(folder, clients=[OURS, OXIGRAPH])
+    results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
+    assert results.complete
+    assert set(results.numbers("right")) == {1.0}
+    assert set(results.numbers("timeouts")) == {0.0}
+    for benchmark in ("BSBM", "WatDiv"):
+        own = results.where(benchmark=benchmark)
+        assert len(own.where(client=OXIGRAPH).rows) == 3
+        for server in (OURS_PLAIN, RESTRICTED):
+            single = own.where(client=OURS, server=server, crowd=1)
+            assert [row["query"] for row in single.rows] == ["01", "01", "02"]
+            assert all(count > 0 for count in single.numbers("requests"))
+            assert own.numbers("results", client=OURS, server=server, crowd=4) == [4.0]
+    text = write_report(tmp_path / "results", [OpenTrack()]).read_text()
+    assert f"0 of {len(results.rows)} measurements have an answer that differs" in text
+
+
+@pytest.mark.peers
+def test_comunica_and_the_reference_server(folder: Path, tmp_path: Path) -> None:
+    try:
+        peers.package("@comunica/query-sparql")
+        peers.new_node()
+        peers.package("@ldf/server")
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    tables = small(folder, benchmarks=["BSBM"], latencies=[1], instances=1)
+    results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
+    assert results.complete
+    assert results.failures == {}
+    assert len(results.rows) == 3 * (len(PAIRS) - 1)
+    assert set(results.numbers("right")) == {1.0}
+    assert results.numbers("results", client=COMUNICA, server=REFERENCE, crowd=4) == [4.0]
+
+
+def test_what_takes_too_long_is_a_timeout_and_ends(folder: Path, tmp_path: Path) -> None:
+    tables = small(
+        folder, benchmarks=["BSBM"], instances=1, latencies=[400], crowds=[1], seconds=0.3,
+        clients=[OURS],
+    )  # fmt: skip
+    results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
+    assert results.complete
+    assert sum(results.numbers("timeouts", client=OURS)) == 6
+
+
+def test_data_that_are_absent_are_a_line(tmp_path: Path) -> None:
+    results = run(tmp_path / "results", OpenTrack(), tables=small(tmp_path / "nowhere"))
+    assert results.complete
+    assert list(results.left_out) == ["BSBM", "WatDiv"]
+    with pytest.raises(UnavailableError, match="TPF_OPEN_TRACK names the folder"):
+        read_benchmark("BSBM", tmp_path, 1)
+
+
+def test_a_limit_leaves_the_choice_and_nothing_else() -> None:
+    whole: SolutionBag = Counter({("a",): 2, ("b",): 1})
+    query = "SELECT ?x WHERE { ?x ?p ?o } LIMIT 2 OFFSET 1"
+    for letters, right in (("aa", True), ("ab", True), ("bb", False), ("a", False)):
+        assert is_right(query, Counter((letter,) for letter in letters), whole) is right
+    assert is_right("SELECT * { }", whole, whole)
+    assert is_right("CONSTRUCT WHERE { }", Counter((letter,) for letter in "abbb"), whole)
+    assert not is_right("SELECT * { }", Counter((letter,) for letter in "aa"), whole)
+
+
+def test_the_report_compares_what_answered_all() -> None:
+    def row(client: str, server: str, query: str, seconds: float) -> dict[str, str]:
+        values = {
+            "benchmark": "BSBM", "latency_ms": 0, "crowd": 1, "client": client, "server": server,
+            "query": query, "instance": 0, "seconds": seconds, "requests": 10, "right": 1,
+        }  # fmt: skip
+        return {name: str(values.get(name, "")) for name in (*OpenTrack.keys, *OpenTrack.values)}
+
+    rows = [row(OURS, OURS_PLAIN, "01", 1.0), row(COMUNICA, OURS_PLAIN, "01", 2.0)]
+    rows += [row(OURS, OURS_PLAIN, "02", 1.0), row(COMUNICA, OURS_PLAIN, "02", 0.5)]
+    items = list(OpenTrack().report(Results(rows, {}, {})))
+    (finding,) = (i.text for i in items if isinstance(i, Finding) and "takes" in i.text)
+    assert "takes 0.8 of Comunica's time" in finding
+    assert "slower than Comunica on the same server: 02." in finding
+    shares = [i.measured for i in items if isinstance(i, Target)]
+    assert shares[:2] == [pytest.approx(0.8), None]
+    fewer = [i for i in OpenTrack().report(Results(rows[:3], {}, {})) if isinstance(i, Finding)]
+    assert not [i for i in fewer if "takes" in i.text]
