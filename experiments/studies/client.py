@@ -423,7 +423,9 @@ def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, SolutionBag]
     """Return pyoxigraph's answers, without limits that leave a choice."""
     store = pyoxigraph.Store()
     store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
-    return {name: rows_of(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries}
+    return {
+        name: solution_bag(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries
+    }
 
 
 def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
@@ -436,7 +438,7 @@ def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
     return rows == answer
 
 
-def rows_of(result: Any) -> SolutionBag:
+def solution_bag(result: Any) -> SolutionBag:
     """Return an answer of pyoxigraph as clients give it."""
     if isinstance(result, pyoxigraph.QuerySolutions):
         names = sorted(result.variables, key=str)

@@ -46,7 +46,7 @@ from experiments.studies.client import (
     SolutionBag,
     proxied_server,
     query_client,
-    rows_of,
+    solution_bag,
 )
 
 _DATA: Final = "TPF_OPEN_TRACK"
@@ -143,10 +143,10 @@ def read_benchmark(name: str, folder: Path, instances: int) -> Benchmark:
 
 def right_answer(store: pyoxigraph.Store, query: str) -> SolutionBag:
     """Return the answer, without the limit that leaves a choice."""
-    return rows_of(store.query(_LIMIT.sub("", query)))
+    return solution_bag(store.query(_LIMIT.sub("", query)))
 
 
-def is_right(query: str, rows: SolutionBag, whole: SolutionBag) -> bool:
+def answers_rightly(query: str, rows: SolutionBag, whole: SolutionBag) -> bool:
     """Compare rows with a `right_answer`."""
     if _GRAPH.search(query):
         # A graph is a set; clients may send a triple twice.
@@ -180,7 +180,7 @@ class OpenedTrack:
         texts = [self.benchmark.queries[query][k] for query, k in asked]
         if client == OXIGRAPH:
             wall, cpu = time.perf_counter(), time.process_time()
-            bags = [rows_of(self.store.query(text)) for text in texts]
+            bags = [solution_bag(self.store.query(text)) for text in texts]
             seconds = time.perf_counter() - wall
             answers = [{"rows": list(bag.elements()), "seconds": seconds} for bag in bags]
             return {"answers": answers, "cpu": time.process_time() - cpu}
@@ -403,7 +403,7 @@ def _measure(
         if "error" in each and not opened.is_late(each):
             raise MeasurementError(str(each["error"]))
     right = [
-        is_right(
+        answers_rightly(
             opened.benchmark.queries[query][k],
             Counter(tuple(row) for row in each["rows"]),
             opened.answers[query, k],

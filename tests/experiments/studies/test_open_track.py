@@ -13,7 +13,13 @@ from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.servers import OURS, REFERENCE
 from experiments.studies.client import COMUNICA, OURS_PLAIN, RESTRICTED, SolutionBag
-from experiments.studies.open_track import OXIGRAPH, PAIRS, OpenTrack, is_right, read_benchmark
+from experiments.studies.open_track import (
+    OXIGRAPH,
+    PAIRS,
+    OpenTrack,
+    answers_rightly,
+    read_benchmark,
+)
 from tests.experiments.harness.test_runner import run
 
 EX = "http://example.org/"
@@ -102,10 +108,10 @@ def test_a_limit_leaves_the_choice_and_nothing_else() -> None:
     whole: SolutionBag = Counter({("a",): 2, ("b",): 1})
     query = "SELECT ?x WHERE { ?x ?p ?o } LIMIT 2 OFFSET 1"
     for letters, right in (("aa", True), ("ab", True), ("bb", False), ("a", False)):
-        assert is_right(query, Counter((letter,) for letter in letters), whole) is right
-    assert is_right("SELECT * { }", whole, whole)
-    assert is_right("CONSTRUCT WHERE { }", Counter((letter,) for letter in "abbb"), whole)
-    assert not is_right("SELECT * { }", Counter((letter,) for letter in "aa"), whole)
+        assert answers_rightly(query, Counter((letter,) for letter in letters), whole) is right
+    assert answers_rightly("SELECT * { }", whole, whole)
+    assert answers_rightly("CONSTRUCT WHERE { }", Counter((letter,) for letter in "abbb"), whole)
+    assert not answers_rightly("SELECT * { }", Counter((letter,) for letter in "aa"), whole)
 
 
 def test_the_report_compares_what_answered_all() -> None:
