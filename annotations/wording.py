@@ -25,4 +25,5 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra of the project."""
-    return f"in a clone of the project, pip install '.{f'[{extra}]' if extra else ''}'"
+    named = f"[{extra}]" if extra else ""
+    return f"in a clone of the project, ./run install, or pip install '.{named}'"

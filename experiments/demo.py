@@ -24,6 +24,7 @@ import tpf_client
 from annotations.instants import format_instant
 from experiments.free_port import free_port
 from tpf_client.errors import ClientError
+from tpf_client.page_runtime import runtime_folder
 
 _FIRST_FACTS_SECONDS = 60
 _STOP_SECONDS = 60
@@ -159,7 +160,11 @@ def run_demo(data: str, seconds: float | None) -> None:
         play = partial(_started, stack, _replay_command(chosen, url), environment)
         replay = play()
         _url(server)
-        _say(f"open the board in a browser: {url}/query/#example=1")
+        soon = "" if runtime_folder() else " (in a minute: it fetches Python for browsers)"
+        if soon:
+            fetch = "from tpf_client.page_runtime import fetched_runtime as fetch; fetch()"
+            _started(stack, ("python", "-c", fetch), stderr=subprocess.DEVNULL)
+        _say(f"open the board in a browser: {url}/query/#example=1{soon}")
         _say(f"serving {url}")
         _await_first_facts(url, replay)
         _say(

@@ -255,7 +255,7 @@ def _what_is_missing(error: ImportError, command: _Command) -> str:
     return f"{package} is not installed: {installation}"
 
 
-_EXTRAS = {"psycopg": "postgres", "pyspark": "loaders", "py4j": "loaders"}
+_EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}
 """Extras that only some uses of a command need."""
 
 

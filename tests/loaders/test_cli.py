@@ -8,6 +8,7 @@ import pyoxigraph as ox
 import pytest
 
 from annotations.terms import QuadPattern, Variable
+from annotations.wording import how_to_install
 from loaders.rdf.build import load_rdf_spark
 from loaders.sources.base import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
@@ -215,7 +216,7 @@ def test_without_pyspark_one_process_does_it(
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run("load", "irail", day, "-o", tmp_path / "out") == 0
     first, _, third = capsys.readouterr().err.splitlines()
-    missing = "PySpark is not installed: in a clone of the project, pip install '.[loaders]'"
+    missing = f"PySpark is not installed: {how_to_install('spark')}"
     assert first == f"tpf-load: without Spark: {missing}"
     assert third.endswith("engine: local")
     assert run("load", "irail", day, "-o", tmp_path / "other", "--engine", "spark") == 1

@@ -102,7 +102,10 @@ sys.meta_path.insert(0, Missing())""",
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1
     assert line.startswith(f"{name.partition(' ')[0]}: ")
-    assert f"in a clone of the project, pip install '.[{COMMANDS[name].extras}]'" in line
+    assert (
+        f"in a clone of the project, ./run install, or pip install '.[{COMMANDS[name].extras}]'"
+        in line
+    )
 
 
 # What Python has on POSIX systems only, as far as commands that run elsewhere could meet it.

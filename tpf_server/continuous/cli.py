@@ -361,7 +361,7 @@ def _run_on_spark(
         )
     except ImportError as error:
         raise ContinuousError(
-            f"PySpark is not installed: {how_to_install('loaders')}; or take the native engine"
+            f"PySpark is not installed: {how_to_install('spark')}; or take the native engine"
         ) from error
     counts: Counter[str] = Counter()
     streams = {str(engine.name(iri))[1:-1]: path for iri, path in replay.streams}

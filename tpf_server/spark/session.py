@@ -135,7 +135,7 @@ def spark_context(
         from pyspark.errors import PySparkException
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        raise SparkMissingError(f"PySpark is not installed: {how_to_install('loaders')}") from error
+        raise SparkMissingError(f"PySpark is not installed: {how_to_install('spark')}") from error
     if _gateways:
         raise SparkError("a Spark session runs already in this process")
     with contextlib.ExitStack() as stack:
