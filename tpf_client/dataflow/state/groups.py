@@ -38,6 +38,12 @@ class GroupState:
         self.row: Solution | None = None
         self.untouched = True
 
+    def add(self, arguments: Sequence[Any], count: int) -> None:
+        """Add solutions with these arguments of the aggregates."""
+        self.total += count
+        for each, value in zip(self.accumulators, arguments, strict=True):
+            each.add(value, count)
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -111,13 +117,16 @@ class Groups:
     def _new_group(self, key: Solution) -> GroupState:
         if not self.how.passes(key):
             return self._rejected
-        factories = self._factories
-        group = GroupState(key, [make() for make in factories] if factories else [])
-        if self._work is not None:
-            limit_accumulators(group.accumulators, self._work)
-        self.by_key[key] = group
+        group = self.by_key[key] = self.state(key)
         if UNBOUND in key:
             self.loose = True
+        return group
+
+    def state(self, key: Solution) -> GroupState:
+        """Make the state of a group, which nobody else knows."""
+        group = GroupState(key, [make() for make in self._factories])
+        if self._work is not None:
+            limit_accumulators(group.accumulators, self._work)
         return group
 
     def sink(self) -> Sink:

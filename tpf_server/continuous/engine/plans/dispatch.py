@@ -142,6 +142,10 @@ class Comparison:
     test: Callable[[Solution], bool]
 
 
+AFTER: Final = Variable("?.after")
+"""Has the last query, by its number, that does not see a solution, though its stamp says so."""
+
+
 def lifted_variable(number: int) -> Variable:
     """Return the variable that stands for a constant."""
     return Variable(f"?.c{number}")
@@ -193,12 +197,13 @@ class Dispatch(Node):
         stamps: Sequence[Variable],
         dictionary: TermDictionary,
     ) -> None:
-        kept = [position for position, name in enumerate(upstream.schema) if name not in stamps]
+        hidden = {*stamps, AFTER}
+        kept = [position for position, name in enumerate(upstream.schema) if name not in hidden]
         schema = [upstream.schema[position] for position in kept]
         apart = INSTANCE in schema
         super().__init__(
             schema if apart else (*schema, INSTANCE),
-            upstream.certain - frozenset(stamps) | {INSTANCE},
+            upstream.certain - hidden | {INSTANCE},
             monotone=upstream.monotone,
         )
         self._comparisons = tuple(comparisons)
@@ -206,6 +211,7 @@ class Dispatch(Node):
         first = comparisons[0]
         self.index = ConstantIndex(first.operator, first.test, dictionary)
         self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._after = upstream.schema.index(AFTER) if AFTER in upstream.schema else None
         self._kept = kept if stamps else None
         if apart:
             self._column = schema.index(INSTANCE)
@@ -241,7 +247,8 @@ class Dispatch(Node):
             return
         if self._stamps:
             seen = min([solution[position] for position in self._stamps])
-            numbers = [number for number in numbers if number <= seen]
+            after = 0 if self._after is None else solution[self._after]
+            numbers = [number for number in numbers if after < number <= seen]
         for position, comparison in enumerate(others, start=1):
             value, test = comparison.value(solution), comparison.test
             numbers = [n for n in numbers if test((value, self._constants[n][position]))]

@@ -153,6 +153,7 @@ class StreamBranch:
 
 
 STAMP: Final = "?.stamp"
+UNTIL: Final = Variable(f"{STAMP}.until")
 _INPUTS: Final = 64
 """Routes are functions with a loop for each input; Python indents 100 times."""
 

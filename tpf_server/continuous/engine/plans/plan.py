@@ -1,5 +1,6 @@
 """The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Projec
 from tpf_client.dataflow.operators.closure import Closure
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
-from tpf_client.dataflow.state.groups import Grouping, Groups
+from tpf_client.dataflow.state.groups import Grouping, Groups, GroupState
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import CALLS, Compiler, is_volatile
@@ -24,9 +25,10 @@ from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.engine.delivery import Delivery
 from tpf_server.continuous.engine.errors import JoinLimitError
-from tpf_server.continuous.engine.plans.dispatch import Dispatch, comparison
+from tpf_server.continuous.engine.plans.dispatch import AFTER, Dispatch, comparison
 from tpf_server.continuous.engine.plans.leaves import (
     STAMP,
+    UNTIL,
     ContinuousLeaves,
     PlanContext,
     QueryPlan,
@@ -143,6 +145,95 @@ class EmittingGroup(Node):
         groups.drained()
 
 
+class StampedGroups(Node):
+    """Groups of rows with stamps: what each query sees of a group that came late (see `Watermark`).
+
+    The rows of a group are cut at their stamps. A part has the rows that came since its cut, for
+    the queries between the cut before, which is in the column `AFTER`, and its own. A row counts in
+    as many parts as its group has older cuts, and these go with their rows.
+
+    Args:
+        stamps: the columns with stamps; the least of them counts.
+        emitting: as `EmittingGroup` does.
+    """
+
+    def __init__(
+        self, upstream: Node, how: Grouping, stamps: Sequence[Variable], *, emitting: bool
+    ) -> None:
+        super().__init__((*how.schema, AFTER, UNTIL), how.certain | {AFTER, UNTIL}, monotone=False)
+        self._how = how
+        self._groups = Groups(how)
+        self._emitting = emitting
+        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._parts: dict[Key, dict[int, GroupState]] = {}
+        # Of each cut its own rows: the arguments of their aggregates, with their counts.
+        self._rows: dict[Key, dict[int, Counter[Any]]] = {}
+        self._shown: dict[Key, Counter[Solution]] = {}
+        self._touched: dict[Key, None] = {}
+        upstream.connect(self._push)
+
+    def limit(self, work: Work) -> None:
+        """See `Node.limit`."""
+        self._groups.limit(work)
+
+    @property
+    def pending(self) -> bool:
+        """True if a group changed."""
+        return bool(self._touched)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        values = self._how.values_of(solution)
+        width = len(self._how.keys)
+        key, arguments = values[:width], values[width:]
+        if not self._how.passes(key):
+            return
+        stamp = min([solution[position] for position in self._stamps])
+        parts, rows = self._parts.setdefault(key, {}), self._rows.setdefault(key, {})
+        if stamp not in rows:
+            rows[stamp] = Counter()
+            part = parts[stamp] = self._groups.state(key)
+            for other, later in rows.items():
+                for each, times in later.items() if other > stamp else ():
+                    part.add(each, times)
+        own = rows[stamp]
+        own[arguments] += count
+        if not own[arguments]:
+            del own[arguments]
+        for cut, part in parts.items():
+            if cut <= stamp:
+                part.add(arguments, count)
+                part.fresh += max(count, 0)
+        self._touched[key] = None
+
+    def flush(self) -> None:
+        """Send the changes of groups."""
+        touched, self._touched = self._touched, {}
+        for key in touched:
+            parts, rows = self._parts[key], self._rows[key]
+            for cut in [cut for cut, own in rows.items() if not own]:
+                # What is left there is what the next one has.
+                del rows[cut], parts[cut]
+            if not rows:
+                del self._rows[key], self._parts[key]
+            now: Counter[Solution] = Counter()
+            after = 0
+            for cut in sorted(parts):
+                part = parts[cut]
+                count, part.fresh = part.fresh if self._emitting else 1, 0
+                if count:
+                    now[*self._groups.row(part), after, cut] = count
+                after = cut
+            before = self._shown.pop(key, Counter())
+            if now:
+                self._shown[key] = now
+            if not self._emitting:
+                before, now = before - now, now - before
+            for row, count in before.items():
+                self.emit(row, -count)
+            for row, count in now.items():
+                self.emit(row, count)
+
+
 def emitting_group(query: algebra.Query) -> algebra.Group | None:
     """Return the grouping whose rows are the rows of the query, if there is nothing more to it.
 
@@ -252,7 +343,10 @@ class PlanBuilder(Builder):
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
         """Return the groups of a node's solutions; `pattern` is their use."""
-        if self._emitting is not None and pattern == self._emitting:
+        emitting = self._emitting is not None and pattern == self._emitting
+        if stamps := [name for name in node.schema if name.startswith(STAMP)]:
+            return self.flow.add(StampedGroups(node, how, stamps, emitting=emitting))
+        if emitting:
             return self.flow.add(EmittingGroup(node, how))
         return super().groups_of(node, how, pattern)
 

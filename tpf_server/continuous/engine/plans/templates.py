@@ -34,6 +34,7 @@ from tpf_client.sparql.algebra import (
     expressions_of,
     walk,
 )
+from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
 from tpf_server.continuous.engine.plans.dispatch import comparison_in, lifted_variable
 from tpf_server.continuous.engine.semantics import Semantics
@@ -50,7 +51,8 @@ class Template:
         key: equal for queries that have the same text but for constants.
         constants: of triple patterns, in the order of the text, then of comparisons.
         matched: how many are in triple patterns.
-        groups: there are groups below the comparisons.
+        groups: there are groups below the comparisons, or other operators with a state.
+        stamped: these are groups that keep apart what queries see (see `StampedGroups`).
         slice: OFFSET and LIMIT, if any.
         width: of the window, in milliseconds, where that was taken out.
     """
@@ -61,6 +63,7 @@ class Template:
     groups: bool
     slice: tuple[int, int | None] | None = None
     width: int | None = None
+    stamped: bool = False
 
     def opens(self, numbers: Collection[int]) -> bool:
         """True if instances with these constants may be added later.
@@ -70,7 +73,7 @@ class Template:
         constants = [number for number in numbers if number >= 0]
         if self.slice is not None and not constants:
             return False
-        return not self.groups or any(number < self.matched for number in constants)
+        return self.stamped or not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
         """Return the query as an instance of a plan."""
@@ -129,7 +132,34 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     if sliced is None and policy.output == "derivations" and policy.relation == "istream":
         width = _passing_width(query, bgp)
     windows = query.windows if width is None else _at_once(query.windows)
-    return Template((common, windows), tuple(constants), matched, groups, part, width)
+    stamped = sliced is None and _stamped(query.query.pattern)
+    return Template((common, windows), tuple(constants), matched, groups, part, width, stamped)
+
+
+def _stamped(pattern: Pattern) -> bool:
+    """True for groups of rows in which each row counts by itself, in any order."""
+    while isinstance(pattern, (Project, Extend, OrderBy, Filter)):
+        pattern = pattern.input
+    if not isinstance(pattern, Group):
+        return False
+    inner = pattern.input
+    while isinstance(inner, (Extend, Filter)):
+        inner = inner.input
+    aggregates = [each for _, each in pattern.aggregates]
+    expressions = [*(each for _, each in pattern.keys), *(each.argument for each in aggregates)]
+    return (
+        isinstance(inner, BGP)
+        and not any(each.name in ("SAMPLE", "GROUP_CONCAT") for each in aggregates)
+        and not any(
+            is_volatile(each)
+            for each in (*expressions, *map(_expression, walk(pattern.input)))
+            if each is not None
+        )
+    )
+
+
+def _expression(pattern: Pattern) -> Expression | None:
+    return pattern.expression if isinstance(pattern, Extend) else None
 
 
 def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
