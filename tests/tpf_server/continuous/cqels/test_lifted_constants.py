@@ -51,6 +51,10 @@ QUERIES = {
     "static": f"SELECT ?a ?d {{ {ONE} ?b <urn:near> ?d }}",
     "grouped": f"SELECT ?b (COUNT(?c) AS ?n) {{ {GROUPS} }} GROUP BY ?b",
     "beside nothing": f"SELECT ?b ?c {{ {TWO} FILTER NOT EXISTS {{ {ONE} }} FILTER(?c > @C) }}",
+    "beside something": f"SELECT ?b ?c {{ {TWO} FILTER EXISTS {{ {ONE} {TWO} }} FILTER(?c > @C) }}",
+    "twice": f"SELECT ?b ?c {{ {TWO} OPTIONAL {{ {ONE} FILTER(?a != ?b) }} FILTER(?c > @C)"
+    f" FILTER NOT EXISTS {{ {ONE} FILTER EXISTS {{ ?a <urn:near> ?b }} }}"
+    f" MINUS {{ {{ {ONE} ?b <urn:near> ?a }} UNION {{ ?b <urn:kind> ?d }} }} }}",
     "without others": f"SELECT ?b (?c + 1 AS ?d) {{ {TWO} MINUS {{ {ONE} }} FILTER(@C < ?c) }}",
     "optional": f"SELECT ?a ?c {{ {GROUPS} FILTER(?c = @C) }} ORDER BY ?a ?c",
     "one or the other": f"SELECT ?b {{ {{ {ONE} }} UNION {{ {TWO} FILTER(?c < @C) }}"

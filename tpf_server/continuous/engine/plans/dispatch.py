@@ -4,10 +4,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
@@ -143,7 +143,8 @@ class Comparison:
 
 
 AFTER: Final = Variable("?.after")
-"""Has the last query, by its number, that does not see a solution, though its stamp says so."""
+"""Has the last query, by its number, that does not see a solution, though its stamps say so; also
+the beginning of such names."""
 
 
 def lifted_variable(number: int) -> Variable:
@@ -197,7 +198,8 @@ class Dispatch(Node):
         stamps: Sequence[Variable],
         dictionary: TermDictionary,
     ) -> None:
-        hidden = {*stamps, AFTER}
+        afters = [name for name in upstream.schema if name.startswith(AFTER)]
+        hidden = {*stamps, *afters}
         kept = [position for position, name in enumerate(upstream.schema) if name not in hidden]
         schema = [upstream.schema[position] for position in kept]
         apart = INSTANCE in schema
@@ -211,7 +213,7 @@ class Dispatch(Node):
         first = comparisons[0]
         self.index = ConstantIndex(first.operator, first.test, dictionary)
         self._stamps = [upstream.schema.index(name) for name in stamps]
-        self._after = upstream.schema.index(AFTER) if AFTER in upstream.schema else None
+        self._afters = [upstream.schema.index(name) for name in afters]
         self._kept = kept if stamps else None
         if apart:
             self._column = schema.index(INSTANCE)
@@ -241,19 +243,95 @@ class Dispatch(Node):
         self.emit(solution, count)
 
     def _push(self, solution: Solution, count: int) -> None:
+        numbers = self._wanted_by(solution)
+        if numbers and self._stamps:
+            after, until = self._seen_by(solution)
+            numbers = [number for number in numbers if after < number <= until]
+        if numbers:
+            self.emit((*self._visible(solution), tuple(numbers)), count)  # type: ignore[arg-type]
+
+    def _wanted_by(self, solution: Solution) -> list[int]:
+        """Return the queries whose constants a solution meets."""
         first, *others = self._comparisons
         numbers = self.index.queries(first.value(solution))
-        if not numbers:
-            return
-        if self._stamps:
-            seen = min([solution[position] for position in self._stamps])
-            after = 0 if self._after is None else solution[self._after]
-            numbers = [number for number in numbers if after < number <= seen]
-        for position, comparison in enumerate(others, start=1):
+        for position, comparison in enumerate(others, start=1) if numbers else ():
             value, test = comparison.value(solution), comparison.test
             numbers = [n for n in numbers if test((value, self._constants[n][position]))]
-        if not numbers:
-            return
-        if self._kept is not None:
-            solution = tuple([solution[position] for position in self._kept])
-        self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
+        return numbers
+
+    def _seen_by(self, solution: Solution) -> tuple[int, int]:
+        """Return the last query that does not see a solution yet, and the last that does."""
+        after = max([solution[position] for position in self._afters], default=0)
+        return after, min([stamp for position in self._stamps if (stamp := solution[position])])
+
+    def _visible(self, solution: Solution) -> Solution:
+        if self._kept is None:
+            return solution
+        return tuple([solution[position] for position in self._kept])
+
+
+class NettingDispatch(Dispatch):
+    """A `Dispatch` of solutions whose stamps change: what a query sees of them is netted."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._held: dict[Solution, list[tuple[Solution, int]]] = {}
+
+    @property
+    def pending(self) -> bool:
+        """True if solutions changed."""
+        return bool(self._held)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        self._held.setdefault(self._visible(solution), []).append((solution, count))
+
+    def flush(self) -> None:
+        """Send what has changed for each query."""
+        held, self._held = self._held, {}
+        for visible, own in held.items():
+            changes = [(*self._seen_by(each), count) for each, count in own]
+            alike: dict[int, list[int]] = {}
+            for number in self._wanted_by(own[0][0]):
+                total = 0
+                for after, until, count in changes:
+                    if after < number <= until:
+                        total += count
+                if total:
+                    alike.setdefault(total, []).append(number)
+            for total, numbers in alike.items():
+                self.emit((*visible, tuple(numbers)), total)  # type: ignore[arg-type]
+
+
+class Newest(Node):
+    """The keys of rows with stamps, each with its latest stamp: who came until then sees the key.
+
+    Args:
+        stamps: the columns with stamps; the least of a row counts.
+        stamp: the column of the latest.
+    """
+
+    def __init__(
+        self, upstream: Node, keys: Sequence[Variable], stamps: Sequence[Variable], stamp: Variable
+    ) -> None:
+        super().__init__((*keys, stamp), upstream.certain & {*keys} | {stamp}, monotone=False)
+        self._key = projection(upstream.schema, keys)
+        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._counts: dict[Solution, dict[int, int]] = {}
+        upstream.connect(self._push)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        key = self._key(solution)
+        counts = self._counts.setdefault(key, {})
+        before = max([stamp for stamp, total in counts.items() if total > 0], default=0)
+        stamp = min([stamp for position in self._stamps if (stamp := solution[position])])
+        counts[stamp] = counts.get(stamp, 0) + count
+        if not counts[stamp]:
+            del counts[stamp]
+            if not counts:
+                del self._counts[key]
+        now = max([stamp for stamp, total in counts.items() if total > 0], default=0)
+        if now != before:
+            if before:
+                self.emit((*key, before), -1)
+            if now:
+                self.emit((*key, now), 1)

@@ -12,7 +12,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.state.row_index import JoinCondition, JoinInput, RowBag
-from tpf_client.sparql.algebra import BGP, Expression, variables_of_quad
+from tpf_client.sparql.algebra import BGP, Expression, Pattern, variables_of_quad
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.join_order import components
@@ -227,6 +227,7 @@ class ContinuousLeaves:
         lifted: variables that stand for the constants of instances, but for `SLICE`.
         nets: additions and removals at the same time cancel out.
         alone: the static caches that no window is joined with.
+        dispatches: stamps go with the rows of joins, to where queries are told apart.
         subscriptions: the windows in use, with their listeners.
         unions: the inputs that have the windows of every stream.
     """
@@ -257,7 +258,7 @@ class ContinuousLeaves:
         self.lifted = lifted
         # Where they are told apart only above, by what they compare with, so are stamps.
         self._lifted = lifted if INSTANCE in lifted else frozenset()
-        self._dispatches = planned.opens and bool(lifted) and not self._lifted
+        self.dispatches = planned.opens and bool(lifted) and not self._lifted
         self._since = planned.number
         self._opens = planned.opens
         self._add = add
@@ -319,7 +320,7 @@ class ContinuousLeaves:
                 continue
             for window, entry in self._window_inputs(graph, members):
                 inputs.append(entry)
-                if window.watermark is not None and not self._dispatches:
+                if window.watermark is not None and not self.dispatches:
                     checks.append(self._seen(entry))
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))
@@ -337,7 +338,7 @@ class ContinuousLeaves:
         needed = tuple(dict.fromkeys((*first, *(name for name in here if name in outside))))
         if self._lifted:
             needed = tuple(dict.fromkeys((*needed, INSTANCE)))
-        if self._dispatches:
+        if self.dispatches:
             stamps = (n for each in inputs for n in each.variables if n.startswith(STAMP))
             needed = (*needed, *stamps)
         join = MultiwayJoin(inputs, checks, needed, self._routing, self._work)
@@ -380,6 +381,15 @@ class ContinuousLeaves:
         entry = cache.join_input(part, cache.schema if cache.per_instance else schema)
         self.caches.append((cache, entry))
         return entry
+
+    def streams(self, pattern: Pattern) -> bool:
+        """True for a pattern over windows."""
+        return any(
+            self._query.window_of(quad.graph) is not None
+            for each in everything(pattern)
+            if isinstance(each, BGP)
+            for quad in each.patterns
+        )
 
     def _condition(self, expression: Expression) -> JoinCondition:
         names = tuple(sorted(variables_in(expression)))

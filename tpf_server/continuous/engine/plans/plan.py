@@ -13,6 +13,8 @@ from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Dataflow, Input, Key, Node, Work
 from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project, Union
 from tpf_client.dataflow.operators.closure import Closure
+from tpf_client.dataflow.operators.hash_join import HashJoin
+from tpf_client.dataflow.operators.matching import LeftJoin
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
 from tpf_client.dataflow.state.groups import Grouping, Groups, GroupState
@@ -25,7 +27,13 @@ from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.engine.delivery import Delivery
 from tpf_server.continuous.engine.errors import JoinLimitError
-from tpf_server.continuous.engine.plans.dispatch import AFTER, Dispatch, comparison
+from tpf_server.continuous.engine.plans.dispatch import (
+    AFTER,
+    Dispatch,
+    NettingDispatch,
+    Newest,
+    comparison,
+)
 from tpf_server.continuous.engine.plans.leaves import (
     STAMP,
     UNTIL,
@@ -267,6 +275,7 @@ class PlanBuilder(Builder):
         self._emitting = emitting
         self._follows_paths = paths
         self.dispatches: list[Dispatch] = []
+        self._newest: list[Newest] = []
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
         """Make a seed for paths only: windows and caches are local."""
@@ -300,9 +309,47 @@ class PlanBuilder(Builder):
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
         result = [comparison(each, node.schema, self.environment) for each in conditions]
         stamps = [name for name in node.schema if name.startswith(STAMP)]
-        dispatch = Dispatch(node, result, stamps, self.leaves.dictionary)
+        make = NettingDispatch if self._newest else Dispatch
+        dispatch = make(node, result, stamps, self.leaves.dictionary)
         self.dispatches.append(dispatch)
         return self.flow.add(dispatch)
+
+    # Where stamps go with rows, a row of the right side says by its latest stamp who sees it.
+
+    def filtered(self, node: Node, condition: algebra.Expression) -> Node:
+        """See `Builder`; EXISTS keeps apart what queries see."""
+        for each in conjuncts(condition):
+            if isinstance(each, algebra.Exists) and self._stamps(each.pattern):
+                node = self._beside(node, self.build(each.pattern, None), absent=each.negated)
+            else:
+                node = super().filtered(node, each)
+        return node
+
+    def _minus(self, left: Node, right: algebra.Pattern, apart: tuple[Variable, ...]) -> Node:
+        if not self._stamps(right):
+            return super()._minus(left, right, apart)
+        if not set(left.schema) & set(in_scope(right)):
+            return left
+        return self._beside(left, self.build(right, None), absent=True)
+
+    def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
+        if not self._stamps(pattern.right):
+            return super()._optional(left, pattern)
+        right = self.build(pattern.right, None)
+        alone = self._beside(left, right, absent=True)
+        return self.flow.add(Union(self.flow.add(HashJoin(left, right)), alone))
+
+    def _stamps(self, pattern: algebra.Pattern) -> bool:
+        return self.leaves.dispatches and self.leaves.streams(pattern)
+
+    def _beside(self, left: Node, right: Node, *, absent: bool) -> Node:
+        """Return the solutions that have a partner, or have none."""
+        shared = [name for name in left.schema if name in right.schema]
+        stamps = [name for name in right.schema if name.startswith(STAMP)]
+        name = Variable(f"{AFTER if absent else UNTIL}{len(self._newest)}")
+        newest = self.flow.add(Newest(right, shared, stamps, name))
+        self._newest.append(newest)
+        return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
 
     def sliced(
         self,

@@ -26,16 +26,21 @@ from tpf_client.sparql.algebra import (
     Extend,
     Filter,
     Group,
+    Join,
+    LeftJoin,
+    Minus,
     OrderBy,
     Pattern,
     Project,
     Slice,
+    Union,
     VariableRef,
     expressions_of,
     walk,
 )
 from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
+from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
 from tpf_server.continuous.engine.plans.dispatch import comparison_in, lifted_variable
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
@@ -52,7 +57,7 @@ class Template:
         constants: of triple patterns, in the order of the text, then of comparisons.
         matched: how many are in triple patterns.
         groups: there are groups below the comparisons, or other operators with a state.
-        stamped: these are groups that keep apart what queries see (see `StampedGroups`).
+        stamped: what queries see of these by stamps can be told (see `StampedGroups`, `Newest`).
         slice: OFFSET and LIMIT, if any.
         width: of the window, in milliseconds, where that was taken out.
     """
@@ -68,7 +73,7 @@ class Template:
     def opens(self, numbers: Collection[int]) -> bool:
         """True if instances with these constants may be added later.
 
-        A group holds earlier elements.
+        Operators with a state hold earlier elements, unless these are told by their stamps.
         """
         constants = [number for number in numbers if number >= 0]
         if self.slice is not None and not constants:
@@ -106,7 +111,8 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         if sliced is not None:
             pattern = replace(sliced, input=pattern)
         common = replace(query.query, pattern=pattern)
-        return Template((common, query.windows), tuple(constants), 0, True, part)
+        stamped = bool(constants) and _shows_stamps(pattern)
+        return Template((common, query.windows), tuple(constants), 0, True, part, None, stamped)
     patterns = []
     for each in bgp.patterns:
         positions: list[TermOrVariable] = []
@@ -155,6 +161,44 @@ def _stamped(pattern: Pattern) -> bool:
             for each in (*expressions, *map(_expression, walk(pattern.input)))
             if each is not None
         )
+    )
+
+
+def _shows_stamps(pattern: Pattern) -> bool:
+    """True where joins, and what is beside something or not, are all that stamps go through."""
+    while isinstance(pattern, (Project, Extend, OrderBy)):
+        pattern = pattern.input
+    return _keeps_stamps(pattern, absence=True)
+
+
+def _keeps_stamps(pattern: Pattern, *, absence: bool) -> bool:
+    match pattern:
+        case BGP():
+            return True
+        case Join(left, right) | Union(left, right):
+            return _keeps_stamps(left, absence=absence) and _keeps_stamps(right, absence=absence)
+        case Filter(inner, condition):
+            return _keeps_stamps(inner, absence=absence) and all(
+                (absence or not each.negated) and _beside(inner, each.pattern)
+                if isinstance(each, Exists)
+                else not _unsafe(each) and not is_volatile(each)
+                for each in conjuncts(condition)
+            )
+        case Extend(inner, _, expression):
+            plain = not _unsafe(expression) and not is_volatile(expression)
+            return plain and _keeps_stamps(inner, absence=absence)
+        case Minus(left, right, ()) | LeftJoin(left, right, None):
+            return absence and _keeps_stamps(left, absence=True) and _beside(left, right)
+    return False
+
+
+def _beside(left: Pattern, right: Pattern) -> bool:
+    """True where all that two patterns share is bound on both sides, and the right stands alone."""
+    shared = set(in_scope(left)) & set(in_scope(right))
+    return (
+        shared <= always_bound(left) & always_bound(right)
+        and mentioned(right) <= set(in_scope(right))
+        and _keeps_stamps(right, absence=False)
     )
 
 
