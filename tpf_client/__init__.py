@@ -2,6 +2,10 @@
 
 ```python
 from tpf_client import Client
+
+with Client("http://127.0.0.1:3000/trains") as client:
+    for row in client.select("SELECT * { ?s ?p ?o } LIMIT 10"):
+        print(row["s"], row["p"], row["o"])
 ```
 
 Names are imported on first use: a server that uses the parser loads no HTTP stack.
@@ -84,3 +88,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from annotations.clock import Clock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
+from tpf_client.errors import ClosedError, check_argument
 from tpf_client.fragments.destinations import Destinations, is_file, with_credentials
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.fragments.responses import Limits
@@ -67,7 +69,7 @@ class Client:
 
     def __init__(
         self,
-        *urls: str,
+        *urls: str | Path,
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
         session: "requests.Session | None" = None,
@@ -83,10 +85,11 @@ class Client:
     ) -> None:
         self.clock = clock or SystemClock()
         self.fetcher: ThreadedFetcher | FileFetcher
-        files = [url for url in urls if isinstance(url, str) and is_file(url)]
-        if files and len(files) == len(urls):
+        named = tuple([str(url) if isinstance(url, Path) else url for url in urls])
+        files = [url for url in named if isinstance(url, str) and is_file(url)]
+        if files and len(files) == len(named):
             self.fetcher = _reading(files, self.clock, limits, vocabulary)
-            urls = self.fetcher.urls
+            named = self.fetcher.urls
         else:
             if files:
                 raise ValueError(f"{files[0]} is a file: serve it, to query it together with URLs")
@@ -96,11 +99,11 @@ class Client:
                 parallelism=parallelism,
                 cache_bytes=cache_bytes,
                 limits=limits,
-                destinations=Destinations(urls, allowed_origins, with_credentials(headers, auth)),
+                destinations=Destinations(named, allowed_origins, with_credentials(headers, auth)),
                 vocabulary=vocabulary,
             )
-        self.urls = urls
-        self._queries = Queries(self.fetcher, urls, vocabulary, services, strict=strict)
+        self.urls = named
+        self._queries = Queries(self.fetcher, named, vocabulary, services, strict=strict)
         self._signals: ChangeSignals | None = None
         if signal and isinstance(self.fetcher, ThreadedFetcher):
             self._signals = _signals_of(self.fetcher)
@@ -177,6 +180,9 @@ class Client:
             SourceError: a source failed; also while solutions are iterated.
             LimitError: the query takes more than it may; also while solutions are iterated.
         """
+        if self._closed:
+            raise ClosedError("the client is closed")
+        check_argument("options", options, QueryOptions)
         query = self._queries.parsed(text, base, bindings)
         asked = replace(options or QueryOptions(), at=at, timeout=timeout)
         driver, budget = self._queries.driver(asked.budget, timeout), asked.budget

@@ -131,3 +131,16 @@ class SourceLimitError(SourceError, LimitError):
 
 class ClosedError(ClientError):
     """The client or the stream was closed meanwhile."""
+
+
+def check_argument(name: str, value: object, *kinds: type) -> None:
+    """Check the type of an argument; ``None``: absent.
+
+    Raises:
+        TypeError: it is of none of these.
+    """
+    if value is not None and (
+        not isinstance(value, kinds) or (isinstance(value, str) and str not in kinds)
+    ):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name}: {expected}, not {type(value).__name__}")

@@ -8,7 +8,7 @@ from uuid import uuid4
 from annotations.clock import Clock, SystemClock
 from annotations.instants import format_instant
 from annotations.seconds import check_seconds
-from tpf_client.errors import ConnectionFailedError, HttpError, ParseError
+from tpf_client.errors import ConnectionFailedError, HttpError, ParseError, check_argument
 from tpf_client.sparql.results import python_term
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ def publish(
     """
     import requests
 
+    check_argument("url", url, str)
+    check_argument("token", token, str)
+    check_argument("facts", facts, str, Iterable)
+    check_argument("valid", valid, tuple)
+    if valid is not None and len(valid) != 2:
+        raise TypeError("valid: from when, and until when")
+    for instant in valid or ():
+        check_argument("valid", instant, datetime)
     if expires_in is not None and valid is not None:
         raise ValueError("facts expire, or hold in an interval: give expires_in or valid")
     if isinstance(expires_in, timedelta):

@@ -14,7 +14,7 @@ from annotations.terms import QuadPattern, Term, Variable, is_iri
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.dataflow.operators.order import Slice
-from tpf_client.errors import ClosedError, ServiceError, UnsupportedQueryError
+from tpf_client.errors import ClosedError, ServiceError, UnsupportedQueryError, check_argument
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.page import Page
 from tpf_client.planner.budget import Budget
@@ -274,7 +274,7 @@ def check_form(form: QueryForm, text: str, base: str | None = None) -> None:
         UnsupportedQueryError: it has another.
     """
     if isinstance(text, str) and (other := parse_query(text, base).form) != form:
-        raise UnsupportedQueryError(f"a {other} query, not {form}")
+        raise UnsupportedQueryError(f"this is {other}, not {form}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +295,7 @@ class QueryOptions:
 
     def __post_init__(self) -> None:
         check_seconds(timeout=self.timeout)
+        check_argument("at", self.at, datetime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +329,8 @@ class StreamSettings:
             keep_checking=self.keep_checking,
         )
         check_seconds(most=MOST_GRACE, grace=self.grace)
+        check_argument("start", self.start, datetime)
+        check_argument("until", self.until, datetime)
         if self.start is not None and self.until is None:
             raise ValueError("a replay needs an end: until")
 
@@ -358,6 +361,8 @@ class Queries:
         for url in urls:
             if not isinstance(url, str):
                 raise TypeError(f"the URL of a dataset is a str, not {type(url).__name__}")
+        check_argument("vocabulary", vocabulary, Vocabulary)
+        check_argument("services", services, Iterable)
         self._fetcher = fetcher
         self._urls = urls
         self._clock = fetcher.clock
@@ -376,6 +381,8 @@ class Queries:
         """
         if not isinstance(text, str):
             raise TypeError(f"a query is a str, not {type(text).__name__}")
+        check_argument("base", base, str)
+        check_argument("bindings", bindings, Mapping)
         query = parse_query(text, base, bound_terms(bindings or {}))
         check(query, self._services, strict=self._strict)
         return query

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from annotations.errors import TermError
 from annotations.terms import Term, Variable, is_blank_node
-from tpf_client.errors import QueryError
+from tpf_client.errors import ClosedError, QueryError, check_argument
 from tpf_client.sparql import results
 from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.results import rdflib_term
@@ -27,6 +27,7 @@ def bound_terms(bindings: Mapping[str, object]) -> tuple[tuple[Variable, Term], 
     """
     bound = []
     for name, value in bindings.items():
+        check_argument("the name of a variable", name, str)
         try:
             term = results.python_term(value)
         except TermError as error:
@@ -126,6 +127,7 @@ class Solutions:
         self._kept: list[Row] = []
         self._lock = threading.Lock()
         self._error: Exception | None = None
+        self._in_pieces = False
         self._close = close
         self.count = 0
         """How many came so far."""
@@ -151,6 +153,8 @@ class Solutions:
             if index == len(self._kept):
                 if self._error is not None:
                     raise self._error
+                if self._in_pieces:
+                    raise ClosedError("these solutions were read in pieces, which keeps none")
                 try:
                     row = next(self._rows, None)
                 except Exception as error:
@@ -213,7 +217,12 @@ class Solutions:
             ValueError: another format.
             ResultError: a solution that this format cannot express.
             SourceError: a source failed; the answer is incomplete.
+            ClosedError: they were read like that before.
         """
+        with self._lock:
+            if self._in_pieces:
+                raise ClosedError("these solutions were read in pieces, which keeps none")
+            self._in_pieces = True
         return _writer(format)(self._variables, chain(tuple(self._kept), self._rows))
 
 

@@ -58,7 +58,7 @@ def instant_option(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from None
 
 
-def zone_option(text: str) -> tzinfo:
+def time_zone(text: str) -> tzinfo:
     """Look a time zone up."""
     try:
         return ZoneInfo(text)
@@ -175,7 +175,7 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "state": Flag("--state", "File that remembers how far it is; go on from there."),
     "original": Flag("--original-instants", "Label with the instants of the recording."),
     "clock": Flag("--clock IRI", "Publish the time in the feed, too, as rdf:value of this."),
-    "zone": Flag("--zone NAME", "Time zone of --clock, as Europe/Brussels.", zone_option),
+    "zone": Flag("--zone NAME", "Time zone of --clock, as Europe/Brussels."),
     "lead": Flag("--lead S", "Send so many seconds early.", _SECONDS),
     # tpf-load ldes
     "Following.url": Flag("URL", "URL of the stream, or of its first node."),

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from annotations.clock import SystemClock
-from loaders.commands.options import grouped, is_web_url
+from loaders.commands.options import grouped, is_web_url, time_zone
 from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
 from loaders.errors import SettingError
 from loaders.progress import shown_on
@@ -40,7 +40,7 @@ class Replay:
     lead: float = 0.2
     quiet: bool = False
     clock: str = ""
-    zone: tzinfo = UTC
+    zone: str = "UTC"
 
     def recorded(
         self, make: Callable[[], MessageFormat], path: str, url: str, period: float
@@ -54,7 +54,7 @@ class Replay:
         """Play a feed to the dataset at a URL."""
         settings = ReplaySettings(
             self.speed, self.start, self.until, self.label.for_url(url), self.original,
-            timedelta(seconds=self.lead), self.state, self.clock, self.zone,
+            timedelta(seconds=self.lead), self.state, self.clock, time_zone(self.zone),
         )  # fmt: skip
         clock = SystemClock()
         with publishing(url, clock, self.token, self.token_file) as publisher:

@@ -1,11 +1,13 @@
 """The habits of a Python developer: forms, timeouts, headers, tables, threads, notebooks."""
 
 import asyncio
+import pydoc
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,17 +17,20 @@ import requests
 import responses
 from rdflib import Literal, URIRef
 
+import tpf_client
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import (
     AsyncClient,
     Client,
+    ClosedError,
     LimitError,
     Limits,
     Solutions,
     SourceError,
     UnsupportedQueryError,
+    publish,
 )
 
 EX = "http://example.org/"
@@ -51,9 +56,9 @@ def test_each_form_has_a_method(client: Client) -> None:
     assert client.ask("ASK { ?s ?p ?o }") is True
     assert len(client.construct("CONSTRUCT WHERE { ?s ?p ?o }")) == 60
     assert len(client.describe(f"DESCRIBE <{EX}001>")) == 1
-    with pytest.raises(UnsupportedQueryError, match="a SELECT query, not ASK"):
+    with pytest.raises(UnsupportedQueryError, match="this is SELECT, not ASK"):
         client.ask(ALL)
-    with pytest.raises(UnsupportedQueryError, match="a DESCRIBE query, not CONSTRUCT"):
+    with pytest.raises(UnsupportedQueryError, match="this is DESCRIBE, not CONSTRUCT"):
         client.construct(f"DESCRIBE <{EX}001>")
 
 
@@ -112,6 +117,67 @@ def test_threads_share_the_solutions(server: LiveServer) -> None:
             readers = list(pool.map(read, range(4)))
     assert all(each == readers[0] for each in readers)
     assert len(set(readers[0])) == 60
+
+
+def test_pieces_are_read_once(client: Client) -> None:
+    solutions = client.select(ALL)
+    next(iter(solutions))
+    pieces = solutions.pieces("csv")
+    with pytest.raises(ClosedError, match="read in pieces"):
+        solutions.pieces("json")
+    with pytest.raises(ClosedError, match="read in pieces"):
+        len(solutions)
+    assert "".join(pieces).count("\n") == 61
+
+
+def test_a_closed_client_answers_nothing(server: LiveServer) -> None:
+    with Client(server.url, session=server.session(), clock=server.clock) as client:
+        assert client.ask("ASK { ?s ?p ?o }")
+    with pytest.raises(ClosedError, match="the client is closed"):
+        client.ask("ASK { ?s ?p ?o }")
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "headers": (5, "headers: Mapping, not int"),
+    "auth": ("user:password", "auth: tuple, not str"),
+    "parallelism": ("8", "parallelism: int, not str"),
+    "cache_bytes": (1.5, "cache_bytes: int, not float"),
+    "limits": (5, "limits: Limits, not int"),
+    "allowed_origins": (EX, "allowed_origins: Iterable, not str"),
+    "services": (EX, "services: Iterable, not str"),
+    "vocabulary": (EX, "vocabulary: Vocabulary, not str"),
+    "bindings": ([EX], "bindings: Mapping, not list"),
+    "at": ("2020-01-01", "at: datetime, not str"),
+    "base": (5, "base: str, not int"),
+    "until": (date(2020, 1, 1), "until: datetime, not date"),
+    "token": (5, "token: str, not int"),
+    "valid": ((START, "2020"), "valid: datetime, not str"),
+    "facts": (5, "facts: str or Iterable, not int"),
+}
+
+
+def _using(name: str, value: Any) -> object:
+    given: dict[str, Any] = {name: value}
+    if name in ("token", "valid", "facts"):
+        return publish(EX, **{"facts": "", **given})
+    if name == "until":
+        return Client(EX).stream(ALL, **given)
+    if name in ("bindings", "at", "base"):
+        return Client(EX).query(ALL, **given)
+    return Client(EX, **given)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_argument_of_another_type_is_a_sentence(name: str) -> None:
+    value, message = WRONG[name]
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        _using(name, value)
+
+
+def test_help_lists_what_there_is() -> None:
+    text = pydoc.render_doc(tpf_client, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
+    for name in tpf_client.__all__:
+        assert re.search(rf"class {name}\b|^    {name}\(", text, re.MULTILINE), name
 
 
 def test_a_failure_stays_a_failure(server: LiveServer) -> None:

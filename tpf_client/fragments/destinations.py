@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
-from tpf_client.errors import OriginError, SourceError
+from tpf_client.errors import OriginError, SourceError, check_argument
 
 IN_BROWSER: Final = sys.platform == "emscripten"
 """Whether the browser sends the requests, and decides itself which addresses they may go to."""
@@ -137,6 +137,7 @@ class Destinations:
         allowed: Iterable[str] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        check_argument("allowed_origins", allowed, Iterable)
         self._allowed = frozenset(origin(url) for url in allowed)
         self._urls = tuple(urls)
         self._headers = dict(headers or {})
@@ -204,8 +205,15 @@ def with_credentials(
     headers: Mapping[str, str] | None, auth: tuple[str, str] | None
 ) -> dict[str, str]:
     """Headers with those of a user name and a password (RFC 7617)."""
+    check_argument("headers", headers, Mapping)
+    check_argument("auth", auth, tuple)
     given = dict(headers or {})
+    for name, value in given.items():
+        check_argument("the name of a header", name, str)
+        check_argument(f"the header {name}", value, str)
     if auth is not None:
+        if len(auth) != 2 or not all(isinstance(each, str) for each in auth):
+            raise TypeError("auth: a user name and a password, both str")
         given["Authorization"] = f"Basic {b64encode(':'.join(auth).encode()).decode()}"
     return given
 

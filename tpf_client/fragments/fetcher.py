@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from annotations.clock import Clock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from tpf_client.errors import ClosedError, PageError, ParseError
+from tpf_client.errors import ClosedError, PageError, ParseError, check_argument
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
@@ -242,6 +242,11 @@ class Fetcher:
         destinations: Destinations | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     ) -> None:
+        for name, value in (("parallelism", parallelism), ("cache_bytes", cache_bytes)):
+            check_argument(name, value, int)
+            if value < 0:
+                raise ValueError(f"{name}: 0 or more, not {value}")
+        check_argument("limits", limits, Limits)
         self.parallelism = parallelism
         self.statistics = Statistics()
         self.clock = clock
