@@ -18,10 +18,10 @@ from experiments.harness.comparison import (
     measure_alternately,
     read_run,
 )
-from experiments.harness.experiment import Experiment
 from experiments.harness.machine import PROJECT
 from experiments.harness.publishing import publish_report, unpack_report
 from experiments.harness.report import duration, write_report
+from experiments.harness.results import Experiment
 from experiments.harness.runner import Runner, progress_bar, read_run_configuration
 from experiments.studies.adaptivity import Adaptivity
 from experiments.studies.annotation_methods import AnnotationMethods
@@ -36,7 +36,7 @@ from experiments.studies.open_track import OpenTrack
 from experiments.studies.server_vs_client import ServerVsClient
 from experiments.studies.taxi import TaxiQueries
 from experiments.studies.ticks import ClientTicks
-from tpf_client.printing import OutputConsole
+from tpf_client.app.printing import OutputConsole
 
 # The experiments, in the order in which they run and are reported: what matters most first.
 

@@ -57,9 +57,9 @@ class _Command(NamedTuple):
 
 
 COMMANDS = {
-    "tpf-query": _Command("tpf_client.cli", "app", "cli"),
-    "tpf-query serve": _Command("tpf_client.serving", "app", "cli"),
-    "tpf-query page": _Command("tpf_client.page_command", "app", "cli"),
+    "tpf-query": _Command("tpf_client.app.cli", "app", "cli"),
+    "tpf-query serve": _Command("tpf_client.app.serving", "app", "cli"),
+    "tpf-query page": _Command("tpf_client.app.page_command", "app", "cli"),
     "tpf-server": _Command("tpf_server.cli", "main", "server"),
     "tpf-load": _Command("loaders.cli", "load_app", "loaders"),
     "tpf-replay": _Command("loaders.cli", "replay_app", "loaders"),

@@ -11,7 +11,6 @@ from typing import Any
 
 from annotations.wording import counted
 from experiments.errors import ConfigurationError, ExperimentError
-from experiments.harness.experiment import Experiment
 from experiments.harness.report import (
     FACTS,
     RAW,
@@ -22,6 +21,7 @@ from experiments.harness.report import (
     run_in_words,
     sections,
 )
+from experiments.harness.results import Experiment
 
 PAGE = "index.html"
 SUMMARY = "README.md"

@@ -16,9 +16,8 @@ import matplotlib as mpl
 
 from annotations.wording import counted
 from experiments.harness.claims import unmeasured
-from experiments.harness.experiment import Experiment
 from experiments.harness.items import CellValue, Check, Figure, Finding, Item, Point, Table, Target
-from experiments.harness.results import MACHINE_LIMIT, NOT_HERE, RawData, Results
+from experiments.harness.results import MACHINE_LIMIT, NOT_HERE, Experiment, RawData, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,12 +10,21 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from annotations.whole_files import replaced_file
 from experiments.errors import ConfigurationError
 from experiments.harness.estimates import MeanEstimate, estimate
-from experiments.harness.items import CellValue, Measurement, Point, ResultRow, Table
+from experiments.harness.items import (
+    CellValue,
+    Item,
+    Measurement,
+    MeasurementGroup,
+    Point,
+    ResultRow,
+    Run,
+    Table,
+)
 
 _Key: TypeAlias = tuple[str, ...]
 MACHINE_LIMIT = "the machine is the limit: "
@@ -257,3 +266,34 @@ def _text(value: CellValue) -> str:
     if value is None:
         return ""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+# An experiment: a question, its measurements and its report.
+
+
+class ExperimentSettings(Protocol):
+    """The sizes of an experiment; the defaults are those of a full run."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Return sizes for a check in a minute."""
+
+
+class Experiment(ResultColumns, Protocol):
+    """An experiment, listed in `experiments.cli.EXPERIMENTS`."""
+
+    @property
+    def question(self) -> str:
+        """The question it answers, for the report."""
+
+    @property
+    def settings(self) -> type[ExperimentSettings]:
+        """Its sizes, configurable by a table of the same name."""
+
+    def groups(self, settings: Any, run: Run) -> Iterable[MeasurementGroup]:
+        """Return the measurements."""
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """Return the report's items from whatever was measured."""

@@ -28,11 +28,17 @@ from experiments.errors import (
     UnavailableError,
     UntriedError,
 )
-from experiments.harness.experiment import Experiment, ExperimentSettings
 from experiments.harness.items import Measurement, MeasurementGroup, Run
 from experiments.harness.machine import commit, describe_machine, describe_versions, load_average
 from experiments.harness.report import FACTS, RAW
-from experiments.harness.results import MACHINE_LIMIT, NOT_HERE, RawData, Results
+from experiments.harness.results import (
+    MACHINE_LIMIT,
+    NOT_HERE,
+    Experiment,
+    ExperimentSettings,
+    RawData,
+    Results,
+)
 from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError

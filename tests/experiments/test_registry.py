@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 from experiments import cli
 from experiments.cli import app
 from experiments.harness import machine
-from experiments.harness.experiment import Experiment
 from experiments.harness.items import Finding, Run
-from experiments.harness.results import Results, _text
+from experiments.harness.results import Experiment, Results, _text
 from experiments.harness.runner import read_run_configuration
 from tests.experiments.studies.test_annotation_methods import liveboards
 

@@ -14,9 +14,9 @@ import requests
 from annotations.namespaces import DCAT, DCTERMS, FOAF, LDES, SD, TREE, VOID
 from tests.support.peers import HERE
 from tests.support.running_server import TOKEN, RunningServer
-from tests.tpf_client.test_endpoint import call
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
 
 pyshacl = pytest.importorskip("pyshacl", reason="pyshacl is not installed: ./run install")
 pytestmark = pytest.mark.peers

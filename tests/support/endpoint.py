@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tpf_client.endpoint import SparqlEndpoint
-from tpf_client.serving import close_server, make_server
+from tpf_client.app.endpoint import SparqlEndpoint
+from tpf_client.app.serving import close_server, make_server
 
 
 @contextmanager

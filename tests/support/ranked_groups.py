@@ -113,7 +113,7 @@ class RankedGroups:
         self._touched: dict[_Group, None] = {}
         self._best: list[tuple[Any, ...]] = []
         self._all = True
-        self._reserve = max(32, 3 * ranking.wanted)
+        self._reserve = max(32, 3 * ranking.limit)
         self._amounts = [self._amount_of(each) for each in ranking.order]
         self._keys_only = all(
             each.place < ranking.keys and each.over == NONE for each in ranking.order[1:]
@@ -214,7 +214,7 @@ class RankedGroups:
 
     def shown(self) -> list[Cells]:
         """The rows of the groups that are shown."""
-        best = self._best[self._ranking.offset : self._ranking.wanted]
+        best = self._best[self._ranking.offset : self._ranking.limit]
         return [self._row(self._groups[rank[-1]]) for rank in best]
 
     # --------------------------------------------------------------------------------- rows
@@ -343,7 +343,7 @@ class RankedGroups:
 
     def _place(self) -> bool:
         """Put groups where they belong now; whether that may matter to what is shown."""
-        best, wanted = self._best, self._ranking.wanted
+        best, wanted = self._best, self._ranking.limit
         touched, matters = self._touched, False
         for group in touched:
             if group.rank is not None:

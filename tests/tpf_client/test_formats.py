@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 from werkzeug.serving import make_server
 
-import tpf_client.cli
+import tpf_client.app.cli
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Solutions
-from tpf_client.printing import Format, named_format, refusal
+from tpf_client.app.printing import Format, named_format, refusal
 
 EX = "http://example.org/"
 ROWS = 3000
@@ -64,10 +64,10 @@ def _client(server: LiveServer) -> Client:
 def test_a_format_is_honoured_or_refused(
     server: LiveServer, form: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: _client(server))
+    monkeypatch.setattr(tpf_client.app.cli, "Client", lambda *_urls, **_options: _client(server))
     asked = len(server.log)
     arguments = [server.url, "-q", QUERIES[form], "--format", wanted]
-    result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(tpf_client.app.cli.app, arguments, catch_exceptions=False)
     if wanted in OFFERED[form]:
         assert result.exit_code == 0, result.output
         begin = BEGINS.get((form, wanted), BEGIN_OF_GRAPHS.get(wanted, ""))
@@ -98,7 +98,7 @@ def test_formats_have_their_usual_names(name: str, wanted: str | None) -> None:
 
 def test_a_name_of_no_format_is_quoted() -> None:
     arguments = ["http://localhost/x", SELECT, "--format", "turtles"]
-    result = CliRunner().invoke(tpf_client.cli.app, arguments)
+    result = CliRunner().invoke(tpf_client.app.cli.app, arguments)
     assert result.exit_code == 2
     assert "no format 'turtles'" in result.stderr
 
@@ -113,7 +113,7 @@ def test_formats_of_updates(wanted: str, terminal: bool) -> None:
 
 def test_updates_in_another_format_are_refused(server: LiveServer) -> None:
     result = CliRunner().invoke(
-        tpf_client.cli.app, [server.url, "-q", SELECT, "--watch", "--format", "csv"]
+        tpf_client.app.cli.app, [server.url, "-q", SELECT, "--watch", "--format", "csv"]
     )
     assert result.exit_code == 2
     assert "csv" in result.stderr
@@ -196,18 +196,18 @@ def test_nothing_foreign_commands_a_terminal(
     evil = "\x1b]0;gone\x07\x9b2J\u202e"
     rows = [Quad(iri(EX + "a"), iri(EX + "name"), literal(evil))]
     server = LiveServer(tmp_path, rows, live=False)
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: _client(server))
+    monkeypatch.setattr(tpf_client.app.cli, "Client", lambda *_urls, **_options: _client(server))
 
     def shown(*arguments: str) -> str:
         command = [server.url, "-q", SELECT, *arguments]
-        result = CliRunner().invoke(tpf_client.cli.app, command, catch_exceptions=False)
+        result = CliRunner().invoke(tpf_client.app.cli.app, command, catch_exceptions=False)
         return str(result.stdout + result.stderr)
 
     assert not set(shown("--format", "table")) & set("\x1b\x07\x9b\u202e")
     # What reads CSV gets it as it is.
     assert evil in shown("--format", "csv")
     wrong = [server.url, "-q", f"SELECT * {{ ?s '{evil} ?o }}"]
-    said = CliRunner().invoke(tpf_client.cli.app, wrong).stderr
+    said = CliRunner().invoke(tpf_client.app.cli.app, wrong).stderr
     assert not set(said) & set("\x1b\x07\x9b\u202e")
     assert "line 1" in said
     server.close()

@@ -14,7 +14,7 @@ from rdflib import URIRef
 from rdflib.compare import isomorphic
 from typer.testing import CliRunner
 
-import tpf_client.cli
+import tpf_client.app.cli
 from annotations.clock import ManualClock
 from annotations.instants import format_instant
 from annotations.labels import Fact, Interval
@@ -22,7 +22,7 @@ from annotations.terms import Quad, blank_node, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
 
 EX = "http://example.org/"
 P = f"PREFIX : <{EX}> "
@@ -129,9 +129,9 @@ def by_library(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
 
 
 def by_command(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: place.client())
+    monkeypatch.setattr(tpf_client.app.cli, "Client", lambda *_urls, **_options: place.client())
     arguments = [*place.urls, "-q", query, *(["--at", format_instant(BEFORE)] if past else [])]
-    result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(tpf_client.app.cli.app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     if result.stdout in ("true\n", "false\n"):
         return result.stdout == "true\n"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tpf_client import Client
-from tpf_client.endpoint import EndpointLimits
+from tpf_client.app.endpoint import EndpointLimits
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance
 

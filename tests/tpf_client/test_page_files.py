@@ -12,9 +12,9 @@ import brotli
 import pytest
 
 from tests.support.page_modules import PAGE, page_modules
-from tests.tpf_client.test_endpoint import call
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
 from tpf_client.map_tiles import MapTiles
 from tpf_client.page_files import POLICY, Example, read_example
 

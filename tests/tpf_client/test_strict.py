@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 import pytest
 from typer.testing import CliRunner
 
-import tpf_client.cli
+import tpf_client.app.cli
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Solutions
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
+from tpf_client.app.serving import app
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.serving import app
 
 EX = "http://example.org/"
 CALL = f"<{EX}unknown>(?o)"
@@ -69,9 +69,11 @@ def test_a_stream(server: LiveServer) -> None:
 def test_the_command(
     server: LiveServer, query: str, strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_, strict, **__: _client(server, strict))
+    monkeypatch.setattr(
+        tpf_client.app.cli, "Client", lambda *_, strict, **__: _client(server, strict)
+    )
     arguments = [server.url, "-q", query, *(["--strict"] if strict else [])]
-    result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(tpf_client.app.cli.app, arguments, catch_exceptions=False)
     assert result.exit_code == strict
     if strict:
         assert result.stderr == f"tpf-query: unknown function <{EX}unknown>\n"
@@ -101,8 +103,8 @@ def test_the_command_that_serves(monkeypatch: pytest.MonkeyPatch) -> None:
         assert strict
         raise StoppedError
 
-    monkeypatch.setattr("tpf_client.serving.Client", client)
-    monkeypatch.setattr("tpf_client.serving.listen", lambda *_: None)
+    monkeypatch.setattr("tpf_client.app.serving.Client", client)
+    monkeypatch.setattr("tpf_client.app.serving.listen", lambda *_: None)
 
     arguments = ["http://server.test/x", "--port", "0", "--strict"]
     with pytest.raises(StoppedError):

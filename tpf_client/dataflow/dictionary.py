@@ -76,7 +76,7 @@ class TermDictionary:
         encode: the integer of a term, a new one where it is new.
         decode: the term of an integer (never of `UNBOUND`).
         texts: the same as a read-only mapping.
-        known: the integer of a term in the table, else ``None``.
+        find: the integer of a term in the table, else ``None``.
     """
 
     def __init__(self, *, permanent: bool = True) -> None:
@@ -88,7 +88,7 @@ class TermDictionary:
         self._prefixes: list[str] = []
         self.texts: dict[TermId, Term] = _Texts(self._prefixes)
         self._numbers: dict[str, TermId] = _Lasting(self.texts) if permanent else {}
-        self.known: Callable[[str], TermId | None] = self._numbers.get
+        self.find: Callable[[str], TermId | None] = self._numbers.get
         self.encode: Callable[[Term], TermId] = (
             self._numbers.__getitem__ if permanent else self._encode
         )

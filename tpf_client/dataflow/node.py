@@ -419,7 +419,7 @@ class CountingLeaves(Leaves, Protocol):
     def spare(self, since: int, pattern: Pattern, node: "Node", environment: Environment) -> None:
         """Note that what was built since then serves a SELECT that may need less."""
 
-    def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
+    def seed_test(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Return a seed's variables and a test of their values: has everything come for it?
 
         ``None``: unknown.

@@ -137,7 +137,7 @@ class ServerClock:
             self._low, self._high, self._updated = low, high, now
 
     @property
-    def known(self) -> bool:
+    def synchronized(self) -> bool:
         """True once a response had the time."""
         return self._low is not None
 

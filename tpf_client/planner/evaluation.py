@@ -146,7 +146,7 @@ class Leaf:
         seed: the variables of the seed that it looks up first, if it does.
         choose: restricts it to keys that matter.
         whole: about how many requests it takes to read all that it may need.
-        asked: how many requests for keys it has sent.
+        requests: counts the requests for keys that it has sent.
     """
 
     need: Need
@@ -155,7 +155,7 @@ class Leaf:
     seed: Schema | None = None
     choose: Callable[[Demand], None] | None = None
     whole: float = 0
-    asked: Callable[[], int] = lambda: 0
+    requests: Callable[[], int] = lambda: 0
 
 
 class Evaluation:

@@ -207,7 +207,7 @@ def _line(step: Step) -> str:
     whole = step.fragment
     if step.lookup is not None:
         whole = step.lookup.whole
-        line += f" {step.lookup.keys} keys by {step.lookup.asked} requests"
+        line += f" {step.lookup.keys} keys by {step.lookup.requests} requests"
     if whole is not None:
         line += f" {'and ' if step.lookup is not None else ''}{whole.pages} pages"
     if step.output is not None:
@@ -237,7 +237,7 @@ def step_json(step: Step, began: datetime) -> dict[str, Any]:
         },
         "done": {
             "keys": None if lookup is None else lookup.keys,
-            "requests": None if lookup is None else lookup.asked,
+            "requests": None if lookup is None else lookup.requests,
             "pages": None if whole is None else whole.pages,
             "rows": None if step.output is None else step.output.rows,
             "seconds": seconds,

@@ -104,7 +104,7 @@ class FragmentSource:
         if self._form is None:
             if self._use.named:
                 self._fetcher.destinations.named(self.url)
-            started = self._clock.now() if self._clock.known else None
+            started = self._clock.now() if self._clock.synchronized else None
             try:
                 page, form = yield from self._searched()
             except (PageError, ParseError, HttpError) as error:

@@ -102,7 +102,7 @@ class LookupReport:
     pattern: QuadPattern
     estimate: Estimate
     keys: int = 0
-    asked: int = 0
+    requests: int = 0
     whole: LiveFragment | None = None
     rows: int = 0
 
@@ -269,7 +269,7 @@ class KeyAnswers:
 
     def _count(self, pattern: QuadPattern, block: Block | None) -> None:
         if not self._evaluation.has(pattern, self._source, block):
-            self.report.asked += 1
+            self.report.requests += 1
 
     def _subscribe(
         self,

@@ -150,7 +150,7 @@ class FragmentLookup(KeyAnswers):
         pages = self._whole_cost()
         eager = self._need.limited and self._promising(pages)
         # What a continuous query asked for long ago costs nothing; what it holds is asked again.
-        asked = len(self._batches) if self._evaluation.live else self.report.asked
+        asked = len(self._batches) if self._evaluation.live else self.report.requests
         if pages is not None:
             next_ones = self._requests(len(self._waiting))
             if eager:
@@ -178,14 +178,14 @@ class FragmentLookup(KeyAnswers):
 
     def _promising(self, pages: int | None) -> bool:
         """Behind a filter, risk only a part of the cost of all fragments, growing with success."""
-        missing, limit, asked = self._need.missing, self._missing, self.report.asked
+        missing, limit, asked = self._need.missing, self._missing, self.report.requests
         doubtful = self._doubtful or self._need.doubtful
         if not doubtful or pages is None or missing is None or limit is None:
             return True
         if missing == limit:
             limited = [each for each in self._evaluation.leaves if each.need.limited]
             whole = sum(each.whole for each in limited)
-            return sum(each.asked() for each in limited) * CAUTION <= whole
+            return sum(each.requests() for each in limited) * CAUTION <= whole
         return asked * missing <= pages * (limit - missing + 1)
 
     def _by_pages(self, pages: int | None) -> bool:
@@ -267,7 +267,7 @@ class FragmentLookup(KeyAnswers):
         block = self._estimate.block
         requests = self._requests(choice.enough(keys))
         pages = self._whole_cost()
-        whole = math.inf if pages is None else max(pages, 1) - self.report.asked
+        whole = math.inf if pages is None else max(pages, 1) - self.report.requests
         if 2 * requests > min(whole, self._requests(len(keys))):
             return False
         self._ask(keys[: requests * block])
@@ -477,7 +477,7 @@ class FragmentLeaves:
                 if each.choose is not None:
                     each.choose(demand)
 
-    def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
+    def seed_test(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Return a test of single seeds: has everything built since then come for it?"""
         leaves = self._evaluation.leaves[since:]
         for each in leaves:
@@ -664,7 +664,7 @@ class FragmentLeaves:
                 seed,
                 choose,
                 min(estimate.pages or 0, rows[0] * rows[1]),
-                lambda: source.report.asked,
+                lambda: source.report.requests,
             )
         )
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))

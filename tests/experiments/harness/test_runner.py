@@ -25,7 +25,6 @@ from experiments.errors import (
     UnavailableError,
     UntriedError,
 )
-from experiments.harness.experiment import Experiment
 from experiments.harness.items import (
     Figure,
     Finding,
@@ -39,7 +38,7 @@ from experiments.harness.items import (
 )
 from experiments.harness.publishing import publish_report
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
+from experiments.harness.results import Experiment, Results
 from experiments.harness.runner import RunConfiguration, Runner, read_run_configuration
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -76,10 +76,10 @@ def test_only_what_came_with_the_stream_and_is_not_held_is_forgotten():
         kept = dictionary.encode(Term("<urn:static>"))
     old = dictionary.encode(Term("<urn:old>"))
     used = dictionary.encode(Term("<urn:used>"))
-    assert dictionary.known("<urn:static>") == kept
+    assert dictionary.find("<urn:static>") == kept
     assert dictionary.forget({used, 7}) == 1
     assert forgotten == [old]
-    assert dictionary.known("<urn:old>") is None
+    assert dictionary.find("<urn:old>") is None
     assert dictionary.decode(used) == "<urn:used>"
     assert dictionary.encode(Term("<urn:old>")) not in (old, used, kept)
     assert (dictionary.passing, dictionary.lasting) == (2, 1)
@@ -93,4 +93,4 @@ def test_a_term_of_a_stream_that_a_query_names_lasts():
     with dictionary.permanently():
         assert dictionary.encode(Term("<urn:a>")) == number
     assert dictionary.forget(set()) == 0
-    assert dictionary.known("<urn:a>") == number
+    assert dictionary.find("<urn:a>") == number

@@ -45,7 +45,7 @@ def test_an_exact_instant_tells_all_and_a_clock_that_was_set_is_believed() -> No
     clock = ManualClock(START)
     server = ServerClock(clock)
     assert server.now() == START
-    assert not server.known
+    assert not server.synchronized
     server.observe_instant(START + timedelta(hours=1), START, START)
     assert server.now() == START + timedelta(hours=1)
     server.observe_date(START - timedelta(hours=1), START, START)

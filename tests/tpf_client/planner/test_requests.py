@@ -418,7 +418,7 @@ def test_the_plan_says_what_was_expected_and_done(server: LiveServer) -> None:
         assert lines[1].endswith("done: 129 keys by 129 requests, 129 rows")
         pages = [each.fragment or (each.lookup and each.lookup.whole) for each in plan]
         # Of what is asked by key, the first page was read all the same: it tells how much there is.
-        keys = [each.lookup.asked + 1 for each in plan if each.lookup and not each.lookup.whole]
+        keys = [each.lookup.requests + 1 for each in plan if each.lookup and not each.lookup.whole]
         assert 1 + sum(each.pages for each in pages if each) + sum(keys) == sent
 
 

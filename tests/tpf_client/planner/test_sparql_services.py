@@ -12,13 +12,13 @@ import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner
 
-import tpf_client.cli
+import tpf_client.app.cli
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
 from tpf_client.errors import SourceError, UnsupportedQueryError
 from tpf_client.planner.budget import Allowance
 
@@ -267,7 +267,7 @@ def test_an_answer_follows_what_the_endpoint_says(world: World) -> None:
 
 
 def test_from_the_command_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: world.client())
+    monkeypatch.setattr(tpf_client.app.cli, "Client", lambda *_urls, **_options: world.client())
     query = both("SELECT (COUNT(*) AS ?n) { SERVICE <S> { ?s ?p ?o } }")[0]
-    done = CliRunner().invoke(tpf_client.cli.app, [BASE + "trains", query, "--format", "csv"])
+    done = CliRunner().invoke(tpf_client.app.cli.app, [BASE + "trains", query, "--format", "csv"])
     assert done.stdout.split() == ["n", str(len(set(THERE)))]

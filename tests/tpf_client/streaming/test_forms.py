@@ -10,7 +10,7 @@ import pytest
 from rdflib import Literal, URIRef
 from typer.testing import CliRunner
 
-import tpf_client.cli
+import tpf_client.app.cli
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
@@ -130,8 +130,10 @@ def test_the_command_watches_them(
         def stream(self, text: str, *given: Any, **options: Any) -> Stream:
             return super().stream(text, *given, **options | {"until": START + 35 * SECOND})
 
-    monkeypatch.setattr(tpf_client.cli, "Client", Ending)
-    result = CliRunner().invoke(tpf_client.cli.app, [server.url, "--watch", "-q", query, *options])
+    monkeypatch.setattr(tpf_client.app.cli, "Client", Ending)
+    result = CliRunner().invoke(
+        tpf_client.app.cli.app, [server.url, "--watch", "-q", query, *options]
+    )
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {name: [each[name] for each in lines] for name in expected} == expected
@@ -141,7 +143,7 @@ def test_the_command_watches_them(
 @pytest.mark.parametrize("wanted", ["ttl", "json", "nt"])
 def test_what_cannot_be_written_continuously_is_refused(query: str, wanted: str) -> None:
     result = CliRunner().invoke(
-        tpf_client.cli.app, ["http://localhost:1/x", "--watch", "-q", query, "--format", wanted]
+        tpf_client.app.cli.app, ["http://localhost:1/x", "--watch", "-q", query, "--format", wanted]
     )
     assert result.exit_code == 2
     assert f"no format {wanted}" in result.output.replace("\n", " ").replace("│", "").replace(

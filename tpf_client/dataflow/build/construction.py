@@ -266,7 +266,7 @@ class Construction(ABC):
                     )
 
                 knows_all: Callable[[Solution], bool] | None = None
-                test = leaves.known(mark)
+                test = leaves.seed_test(mark)
                 if test is not None and not any(map(_holds_back, inside)):
                     names, all_came = test
                     if set(names) <= set(left.schema):

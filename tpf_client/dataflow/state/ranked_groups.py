@@ -81,7 +81,7 @@ class Ranking(NamedTuple):
         order: the conditions of the order.
         ties: positions that break ties, all of the key among them.
         offset: how many of the first groups are not shown.
-        wanted: how many groups are shown, with those.
+        limit: how many groups are shown, with those.
         apart: stop before a row for which something went.
         ticks: stop at each instant at which something goes between two rows.
     """
@@ -91,7 +91,7 @@ class Ranking(NamedTuple):
     order: tuple[By, ...]
     ties: tuple[int, ...]
     offset: int
-    wanted: int
+    limit: int
     apart: bool
     ticks: bool
 
@@ -112,7 +112,7 @@ class Ranking(NamedTuple):
             lists += medians
             columns += self.keys + 1 + medians + gated * 4
         width = max(max(each.width, each.other_width) for each in self.branches)
-        yield from (self.keys, self.offset, self.wanted, width, self.apart, self.ticks)
+        yield from (self.keys, self.offset, self.limit, width, self.apart, self.ticks)
         yield from (len(self.branches), len(self.order), len(self.ties), len(positions) // 3)
         yield from (lists, stride, columns, *shapes, *positions)
         for each in self.order:
@@ -134,7 +134,7 @@ class RankedGroups:
         self._state = ctypes.c_void_p(state)
         finalize(self, functions.ranked_free, self._state)
         self._columns = ranking.keys + sum(each.shown for each in ranking.branches)
-        self._shown = np.empty((ranking.wanted, self._columns), np.int64)
+        self._shown = np.empty((ranking.limit, self._columns), np.int64)
         self._outcome = (ctypes.c_int64 * 2).from_address(state)
 
     @property

@@ -170,7 +170,7 @@ class QueryEngine:
         return encode(s), encode(p), encode(o)
 
     def _known_triple(self, s: Any, p: Any, o: Any) -> EncodedTriple | None:
-        id_of = self.dictionary.known
+        id_of = self.dictionary.find
         try:
             subject = id_of(s)
             predicate = id_of(p)
@@ -188,11 +188,11 @@ class QueryEngine:
 
     def _canonical(self, text: str) -> Term:
         # Who is in the table came through here.
-        return Term(text) if self.dictionary.known(text) else canonical_term(text)
+        return Term(text) if self.dictionary.find(text) else canonical_term(text)
 
     def encode(self, term: str) -> int:
         """Return the integer of a term from outside, or raise `ElementError`."""
-        term_id = self.dictionary.known(term)
+        term_id = self.dictionary.find(term)
         return self.dictionary.encode(canonical_term(term)) if term_id is None else term_id
 
     def sweep(self) -> int:

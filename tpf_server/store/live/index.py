@@ -48,7 +48,7 @@ _ROW = 0xFFFFFFFF
 _SLACK = 1024
 
 
-class Due:
+class RetirementQueue:
     """Rows that retention will retire. An entry is an instant or a batch, then a row."""
 
     def __init__(self, rows: Rows, keep_history: bool) -> None:
@@ -279,7 +279,7 @@ class FactIndex:
     def __init__(self, key: FactKey, keep_history: bool = True) -> None:
         self.key: FactKey = key
         self.rows = Rows()
-        self.due = Due(self.rows, keep_history)
+        self.retirement = RetirementQueue(self.rows, keep_history)
         self.last = 0
         self.floor = Floor()
         self.batches: deque[RetainedBatch] = deque()
@@ -308,7 +308,7 @@ class FactIndex:
         for row in record.removed:
             if rows.row_in_use(row):
                 rows.removed[row] = sequence
-                self.due.add(row)
+                self.retirement.add(row)
                 touched(rows.slot[row], rows.object[row], -1)
         for row in record.retired:
             if rows.row_in_use(row):
@@ -330,7 +330,7 @@ class FactIndex:
         self.batches.append(RetainedBatch(sequence, record.published, changed))
         while self.batches[0].sequence < self.floor.sequence:
             self.batches.popleft()
-        self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)
+        self.retirement.tidy(_WORK * record.entries + _WORK_AT_LEAST)
 
     def _note_expiring(self, record: Record) -> None:
         expiring, rows = self._expiring, self.rows
@@ -371,7 +371,7 @@ class FactIndex:
         self._by_object.add(rows.object[row], slot)
         if rows.repeats(row):
             self._repeating.add(slot)
-        self.due.add(row)
+        self.retirement.add(row)
         self._names.add(row)
 
     def _retire(self, row: int) -> None:
@@ -434,7 +434,7 @@ class FactIndex:
             (version.row for version in record.added),
             {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
         )
-        self.due.add_again(record.retired)
+        self.retirement.add_again(record.retired)
 
     def slots_of(self, quad: Quad) -> list[int | None]:
         """Return the slots of a fact's key by kind; ``None`` for none."""

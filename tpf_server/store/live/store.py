@@ -82,8 +82,8 @@ class Cleaner:
         old = (one.sequence for one in reversed(index.batches) if one.published <= since)
         last = next(old, index.floor.sequence)
         return (
-            index.due.superseded_until(last)
-            or index.due.ended_until(since, self._history_until(now))
+            index.retirement.superseded_until(last)
+            or index.retirement.ended_until(since, self._history_until(now))
             or (self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until)
         )
 
@@ -101,7 +101,7 @@ class Cleaner:
             oldest = max(oldest, batch.sequence)
         history = self._history_until(now)
         limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
-        retired = index.due.take(oldest, since, history, limit)
+        retired = index.retirement.take(oldest, since, history, limit)
         expired, ended = floor.expired, floor.history
         for row in retired:
             if rows.removed[row] == FOREVER:
@@ -113,7 +113,7 @@ class Cleaner:
             carried = self._carry(index, effects, oldest, set(retired), now)
         except StoreError:
             undo(index, effects)
-            index.due.add_again(retired)
+            index.retirement.add_again(retired)
             raise
         floor = Floor(oldest, expired, ended)
         gone: list[Version] = []

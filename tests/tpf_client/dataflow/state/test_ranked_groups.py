@@ -111,7 +111,7 @@ def best(window, ranking, at):
         by = [(value(row, by.place, by.over), by.descending) for by in ranking.order]
         return [-value if d else value for value, d in by], [row[p] for p in ranking.ties]
 
-    return sorted(rows, key=rank)[ranking.offset : ranking.wanted]
+    return sorted(rows, key=rank)[ranking.offset : ranking.limit]
 
 
 def some_branch(chance):
@@ -145,7 +145,7 @@ def some_ranking(chance):
         order=tuple(order[: chance.randint(1, len(order))]),
         ties=tuple(ties),
         offset=offset,
-        wanted=offset + chance.choice((1, 3, 10, 40)),
+        limit=offset + chance.choice((1, 3, 10, 40)),
         **chance.choice(
             (
                 {"apart": False, "ticks": False},

@@ -10,7 +10,7 @@ from annotations.labels import Expiration, Fact
 from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import Quad, Term
-from tpf_server.store.live.index import Due
+from tpf_server.store.live.index import RetirementQueue
 from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.live.rows import Rows
 from tpf_server.store.live.sqlite_log import SqliteLog
@@ -59,7 +59,7 @@ def test_what_waits_for_retention(stores: tuple[IndexedLiveStore, IndexedLiveSto
     for now in publish(writer, ROUNDS):
         follower.snapshot(now)
         for store in stores:
-            most[store] = max(most[store], len(store._index.due))
+            most[store] = max(most[store], len(store._index.retirement))
     assert FACTS * ROUNDS == 24_000
     # Replaced versions of two seconds; ends of the newest, as many left behind, and some slack.
     for store in stores:
@@ -75,14 +75,14 @@ def test_no_batch_looks_at_all_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         looked_at[-1] += 1
         return row_in_use(rows, row)
 
-    def tidy(due: Due, work: int) -> None:
+    def tidy(due: RetirementQueue, work: int) -> None:
         looked_at.append(0)
         with monkeypatch.context() as context:
             context.setattr(Rows, "row_in_use", counted)
             plain_tidy(due, work)
 
-    plain_tidy = Due.tidy
-    monkeypatch.setattr(Due, "tidy", tidy)
+    plain_tidy = RetirementQueue.tidy
+    monkeypatch.setattr(RetirementQueue, "tidy", tidy)
     settings = LiveSettings(retention=timedelta(seconds=SECONDS))
     store = open_live_store(tmp_path / "live.sqlite", settings)
     for _ in publish(store, ROUNDS):

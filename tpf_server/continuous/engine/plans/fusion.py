@@ -309,7 +309,7 @@ def plan_shape(plan: Plan) -> PlanShape | None:
         return None
     return PlanShape(
         tuple(reader.groups),
-        ranking._replace(offset=offset, wanted=wanted, apart=plan.flushes_early, ticks=plan.nets),
+        ranking._replace(offset=offset, limit=wanted, apart=plan.flushes_early, ticks=plan.nets),
         order,
         part.row,
     )

@@ -168,7 +168,7 @@ class RecordFeed:
         `None` for columns that nobody takes: they need only be terms.
         """
         taken = self._wanted()
-        known_term, hold = self._dictionary.known, self._batch.append
+        known_term, hold = self._dictionary.find, self._batch.append
         columns: list[_Cells | None] = []
         for index, (name, column) in enumerate(
             zip(values.schema.names, values.columns, strict=True)

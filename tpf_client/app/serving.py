@@ -16,15 +16,15 @@ from waitress.channel import HTTPChannel
 from waitress.server import create_server
 
 from annotations.seconds import seconds_from
-from tpf_client.client import Client
-from tpf_client.endpoint import PATH, EndpointLimits, SparqlEndpoint, StartResponse
-from tpf_client.fragments.destinations import not_a_url
-from tpf_client.page_command import (
+from tpf_client.app.endpoint import PATH, EndpointLimits, SparqlEndpoint, StartResponse
+from tpf_client.app.page_command import (
     ExampleFiles,
     TilesAttribution,
     TilesTemplate,
     offers,
 )
+from tpf_client.client import Client
+from tpf_client.fragments.destinations import not_a_url
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import MAX_BODY, WsgiEnvironment
 

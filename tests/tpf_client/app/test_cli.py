@@ -18,7 +18,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
 from tpf_client import commands
-from tpf_client.cli import _watch
+from tpf_client.app.cli import _watch
 from tpf_client.errors import UnstableError
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
@@ -243,7 +243,7 @@ def test_seconds_that_nobody_can_wait_for_are_wrong_use(run: Run, option: str, v
 def test_a_plan_is_explained_once_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first evaluation may have failed by facts that expired meanwhile."""
     told: list[str] = []
-    monkeypatch.setattr("tpf_client.cli._write_line", lambda update: told.append(update.at))
+    monkeypatch.setattr("tpf_client.app.cli._write_line", lambda update: told.append(update.at))
     errors = [UnstableError("urn:x", "again"), None, None]
     updates = [SimpleNamespace(at=f"update {n}", error=each) for n, each in enumerate(errors)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import experiments.cli
-import tpf_client.cli
+import tpf_client.app.cli
 from annotations.terms import Quad, iri, literal
 from experiments.harness.publishing import publish_report
 from tests.experiments.harness.test_runner import Squares
@@ -15,8 +15,8 @@ from tests.experiments.harness.test_runner import run as measure
 from tests.support.live_server import BASE, LiveServer
 from tests.tpf_client.conftest import Done
 from tpf_client import Client
+from tpf_client.app.printing import Format, refusal
 from tpf_client.commands import COMMANDS
-from tpf_client.printing import Format, refusal
 from tpf_server.continuous.cli import Drawing
 
 NAME = "http://example.org/name"
@@ -108,7 +108,7 @@ def told(
 ) -> Callable[..., Done]:
     """Run a line, against that server, and with that experiment alone."""
     monkeypatch.setattr(
-        tpf_client.cli,
+        tpf_client.app.cli,
         "Client",
         lambda *_urls, **_options: Client(
             server.url, session=server.session(), clock=server.clock, parallelism=0

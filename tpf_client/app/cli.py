@@ -21,6 +21,15 @@ from annotations.instants import parse_instant
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.seconds import seconds_from
 from annotations.terms import Term, literal_parts
+from tpf_client.app.printing import (
+    STATIC,
+    Format,
+    LiveTable,
+    OutputConsole,
+    named_format,
+    print_answer,
+    refusal,
+)
 from tpf_client.client import Client
 from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError, QuerySyntaxError
@@ -30,15 +39,6 @@ from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance, Budget
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
-from tpf_client.printing import (
-    STATIC,
-    Format,
-    LiveTable,
-    OutputConsole,
-    named_format,
-    print_answer,
-    refusal,
-)
 from tpf_client.queries import MOST_GRACE, QueryOptions
 from tpf_client.sparql.parser import declared_prefixes, parse_query
 

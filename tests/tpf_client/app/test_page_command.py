@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tpf_client.page_command import app
+from tpf_client.app.page_command import app
 from tpf_client.page_runtime import runtime_folder
 
 SOURCE = "http://fragments.test/d"

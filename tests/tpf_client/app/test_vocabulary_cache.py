@@ -9,9 +9,9 @@ import pytest
 from annotations.namespaces import RDF_TYPE
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
-from tests.tpf_client.test_endpoint import call
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import KEPT, SparqlEndpoint
+from tpf_client.app.endpoint import KEPT, SparqlEndpoint
 
 EX = "http://example.org/"
 KINDS = 4

@@ -13,7 +13,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client
-from tpf_client.printing import LiveTable, cell, pairs
+from tpf_client.app.printing import LiveTable, cell, pairs
 from tpf_client.sparql.parser import declared_prefixes
 
 EX = "http://example.org/"

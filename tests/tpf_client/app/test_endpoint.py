@@ -21,7 +21,7 @@ from tests.support.live_server import LiveServer
 from tests.support.oracle import quad_of, term_of
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
 from tpf_client.sparql.parser import parse_query
 
 EX = "http://example.org/"

@@ -20,9 +20,9 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.endpoint import serving
 from tests.support.live_server import LiveServer
-from tests.tpf_client.test_endpoint import call
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import EndpointLimits, SparqlEndpoint
+from tpf_client.app.endpoint import EndpointLimits, SparqlEndpoint
 from tpf_client.errors import ClosedError
 from tpf_client.live_answers import LiveAnswer
 from tpf_client.planner.budget import Allowance

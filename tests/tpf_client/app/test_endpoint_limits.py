@@ -23,13 +23,13 @@ from annotations.clock import ManualClock, SystemClock
 from annotations.terms import Quad, iri, literal
 from tests.support.endpoint import serving
 from tests.support.live_server import START, LiveServer
-from tests.tpf_client.test_endpoint import call
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.app.endpoint import SparqlEndpoint
+from tpf_client.app.serving import app as command
 from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
 from tpf_client.queries import QueryOptions
-from tpf_client.serving import app as command
 from tpf_client.sparql.expressions.functions import FUNCTIONS
 
 EX = "http://example.org/"

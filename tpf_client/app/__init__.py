@@ -1,0 +1,1 @@
+"""What `tpf-query` runs: its commands, the endpoint, and tables."""
