@@ -280,12 +280,14 @@ class ContinuousService:
         events: list[tuple[float, bool, Registration]] = []
         for each in queries:
             # Spark begins anew.
-            first = math.inf if self._hosting.elsewhere(each) else each.begun
+            begun = math.inf if self._hosting.elsewhere(each) else each.begun
             if each.ended is None:
-                events.append((first, True, each))
+                events.append((begun, True, each))
             elif self._windows is not None:
-                events += [(first, True, each), (each.ended, False, each)]
+                events += [(begun, True, each), (each.ended, False, each)]
         events.sort(key=itemgetter(0, 1))
+
+        first = True
 
         def happen(until: float, advanced: int | None) -> None:
             while events and events[0][0] <= until:
@@ -294,14 +296,16 @@ class ContinuousService:
                     self._intake.advance_again(each.ended_advanced)
                     self._end(next(h for h in self.queries() if h.registration == each))
                     continue
-                if each.advanced == advanced:
-                    # It passed before the query began, which has no answer until then.
-                    self._intake.advance_again(advanced)
+                # What passed before a query began it has not seen; but queries that began long
+                # before the first step need not answer for all instants until then.
+                if each.advanced == advanced or not first:
+                    self._intake.advance_again(each.advanced)
                 self._begin_again(each, names)
 
         for step in steps:
             happen(step.number, step.advanced)
             self._intake.again(step)
+            first = False
         happen(math.inf, None)
 
     def _begin_again(self, registration: Registration, reserved: Collection[str | None]) -> None:
