@@ -273,7 +273,7 @@ class ContinuousService:
             self._links.resume(self._hosting.take_up(kept, self._intake.receipts))
         if windows is not None:
             windows.forget(*(windows.queries - self._hosting.queries.keys()))
-            self._settle()
+            self.advance()  # before elements come, which may be late
 
     def _replay(self, queries: Sequence[Registration], steps: Iterable[LoggedStep]) -> None:
         names = [each.name for each in queries]

@@ -191,6 +191,7 @@ def test_killed_servers_answer_as_one_that_was_not(tmp_path: Path, seed: int) ->
                 run.service.push(last[0], last[1], batch=last[2])
         if chance.random() < 0.12:
             runs[1].kill()
+            runs[0].service.advance()
             if last is not None:  # whoever did not get an answer asks again
                 assert runs[1].service.push(last[0], last[1], batch=last[2]).repeated
         if chance.random() < 0.1 or number == STEPS - 1:
