@@ -456,7 +456,8 @@ def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) 
 
 
 def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) -> None:
-    watch(browser, endpoint.url)
+    # Of its own, so that it is not looked at again already.
+    watch(browser, endpoint.url, f"{QUERY} # with its plan")
     view(browser, "plan")
     tree = "document.getElementById('steps')"
     until(lambda: browser.evaluate(f"{tree}.querySelector('li') !== null"), "it does not open")
@@ -665,9 +666,10 @@ def test_what_is_large_is_watched_by_who_wants_it_and_nothing_says_why(
     assert browser.evaluate("document.getElementById('estimate').hidden")
     assert len(cells(browser)) > 10
     quad = Quad(iri(f"{EX}brief"), iri(EX + "brief"), literal("x"))
-    server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=4)))
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + FOREVER))
     watch(browser, endpoint.url, f"SELECT ?x {{ ?s <{EX}brief> ?x }}", "&max-interval=1")
-    assert cells(browser) == [["x"]]
+    until(lambda: cells(browser) == [["x"]], "no row")
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=1)))
     until(
         lambda: text_of(browser, "why-empty").startswith("Nothing matches now; last match "), "no"
     )

@@ -52,8 +52,8 @@ function option([iri, count], type, declared) {
 
 /** What stands at the end of a text: a subject, predicate, class or object of a pattern, or something else. */
 export function placeIn(text) {
-  const bare = text.replace(/<[^<>\s]*>|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, "x").replace(/#.*/g, " ");
-  if (!bare.includes("{")) return "other";
+  const bare = text.replace(/<[^<>\s]*>|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, "x").replace(/#.*/g, " ").replace(/\bFILTER\s*\((?:[^()]|\([^()]*\))*\)/gi, ". ");
+  if (bare.split("{").length <= bare.split("}").length) return "other";
   const open = bare.split(/[({]/).at(-1);
   if (bare.lastIndexOf("(") > bare.lastIndexOf("{") && !open.includes(")")) return "other";
   const [pattern, before] = [bare.split(/[{}.](?!\w)/).at(-1), bare.split(/[{};.](?!\w)/).at(-1)];

@@ -72,8 +72,12 @@ export function follow(url, on, last = null) {
     pause = Math.min(pause * 2, LONGEST);
   }
 
+  // A page that Back may bring again would keep its connection, of which a host has six.
+  const leave = () => aborting.abort();
+  addEventListener("pagehide", leave);
   read();
   return () => {
+    removeEventListener("pagehide", leave);
     stopped = true;
     clearTimeout(timer);
     aborting.abort();

@@ -4,7 +4,7 @@ const MOST = 50;
 
 /** The title of a query: its first comment, or what it selects. */
 export function titleOf(query) {
-  const comment = /^\s*#+[ \t]*(\S.*)/.exec(query)?.[1].trim();
+  const comment = /^[ \t]*#+[ \t]*(\S.*)/m.exec(query)?.[1].trim();
   if (comment) return comment;
   const bare = query.replace(/#.*|<[^<>\s]*>/g, " ");
   const form = /\b(SELECT|ASK|CONSTRUCT|DESCRIBE)\b/i.exec(bare)?.[1].toUpperCase() ?? "Query";

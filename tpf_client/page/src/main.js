@@ -165,7 +165,7 @@ function renderMap(rows) {
 
 /** Takes the present numbers into the chart. */
 function note() {
-  const { answer, due } = session;
+  const { answer, beat } = session;
   const columns = numeric(answer.vars, answer.live);
   const select = at("column");
   if ([...select.options].map((each) => each.value).join(" ") !== columns.join(" ")) {
@@ -176,10 +176,9 @@ function note() {
     select.value = columns.includes(chosen) ? chosen : first;
   }
   at("panel-chart").classList.toggle("without", !columns.length);
-  // Once for each evaluation, and for what is asked once.
-  const moment = due ?? (session.running ? null : session.answer);
-  if (columns.length && moment && (moment !== page.noted || chart.column !== select.value)) chart.note(select.value, answer.live, session.now());
-  page.noted = moment;
+  // Once for each evaluation.
+  if (columns.length && (beat !== page.noted || chart.column !== select.value)) chart.note(select.value, answer.live, session.now());
+  page.noted = beat;
 }
 
 /** What goes on by itself: four times a second. */
@@ -653,6 +652,7 @@ at("share").addEventListener("toggle", () => {
   const hosted = session.streams !== null && isContinuous(editor.text);
   for (const name of ["command", "embed"]) at("share").querySelector(`[data-copy=${name}]`).disabled = hosted;
 });
+addEventListener("pageshow", ({ persisted }) => persisted && session.mode === "watch" && session.again());
 addEventListener("popstate", () => {
   const query = fromLink();
   if (query !== null && query !== session.query) go(query);

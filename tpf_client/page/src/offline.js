@@ -11,8 +11,9 @@ self.addEventListener("install", (event) => {
     // What the page has loaded meanwhile comes out of the cache of HTTP.
     await Promise.all(FILES.map(async (each) => {
       const address = new URL(each, scope).href;
-      if (each && (await cache.match(address))) return; // its name tells its content
-      const response = await fetch(address, each ? {} : { cache: "no-cache" });
+      const named = each && !each.startsWith("?"); // its name tells its content
+      if (named && (await cache.match(address))) return;
+      const response = await fetch(address, named ? {} : { cache: "no-cache" });
       if (!response.ok) throw new Error(`${address}: ${response.status}`);
       await cache.put(address, response);
     }));

@@ -25,6 +25,7 @@ export class Session {
     this.loading = null; // what is to be said while the engine is not ready
     this.clock = 0; // the server's, less ours
     this.number = 0; // of what is asked
+    this.beat = 0; // how often the answer was looked at
     this.reset("");
     this.say("idle", "nothing asked yet");
   }
@@ -203,6 +204,7 @@ export class Session {
       this.least = told.valid_until && Date.parse(told.valid_until);
       this.next = told.next_look && Date.parse(told.next_look);
       this.dynamic = told.dynamic;
+      this.beat += 1;
       this.work = told;
       this.warnings.push(...(told.warnings ?? []));
       this.answer.late(told.late ?? []);
@@ -254,6 +256,7 @@ export class Session {
       this.stop();
       if (told.endpoint) this.work = told;
       this.answered = this.now();
+      this.beat += 1;
       this.say("idle", "answered once");
     } catch (error) {
       if (number !== this.number) return;
@@ -330,6 +333,7 @@ export class Session {
           this.say("bad", `ended: ${emission.error}`);
         } else {
           this.clock = Date.parse(emission.at) - Date.now();
+          this.beat += 1;
           const update = emissions.update(emission);
           const first = !this.answer.vars.length;
           this.note(first ? this.answer.begin(update) : this.answer.update(update), first);
