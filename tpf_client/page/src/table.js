@@ -19,10 +19,13 @@ function mattering(vars, rows, named, labels) {
     if (term.type === "uri") return labels.get(term.value) ? 0 : 3;
     return isNumber(term) || !Number.isNaN(instantOf(term)) ? 2 : 1;
   };
+  // The longest text is more of a name than a code is.
+  const long = (name) => Math.max(...rows.slice(0, 20).map((row) => (row.cells[name]?.type === "literal" ? row.cells[name].value.length : 0)));
   const ranked = vars.map((name, n) => [rank(name), n, name]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  if (ranked[0]?.[0] === 1) ranked.unshift(ranked.filter((each) => each[0] === 1).sort((a, b) => long(b[2]) - long(a[2]))[0]);
   // Numbers alone would say of what they are only below.
   const things = ranked[0]?.[0] > 1 ? ranked.filter((each) => each[0] === 3) : [];
-  return [...new Set([...things.slice(0, 1), ...ranked])].slice(0, ON_CARD).map((each) => each[2]);
+  return [...new Set([...things.slice(0, 1), ...ranked].map((each) => each[2]))].slice(0, ON_CARD);
 }
 
 export class Table {
