@@ -213,7 +213,6 @@ class Drawing(StrEnum):
 
     TEXT = "text"
     MERMAID = "mermaid"
-    GRAPHVIZ = "graphviz"
 
 
 class _EngineName(StrEnum):
@@ -423,14 +422,12 @@ def explained(engine: Engine, query: str | CsparqlQuery, drawing: Drawing = Draw
     titles = ("Operators as written", "Operators as they run", "Static and streaming")
     layout, draw = _DRAWINGS[drawing]
     pieces = [layout.format(*each) for each in zip(titles, map(draw, graphs), strict=True)]
-    sign = "# " if drawing is Drawing.GRAPHVIZ else ""
-    return "\n".join([*pieces, f"{sign}Compiled: nothing; {AT_INSTANTS}.\n"])
+    return "\n".join([*pieces, f"Compiled: nothing; {AT_INSTANTS}.\n"])
 
 
 _DRAWINGS: Final = {
     Drawing.TEXT: ("{}\n\n{}", methodcaller("as_text")),
     Drawing.MERMAID: ("### {}\n\n```mermaid\n{}```\n", methodcaller("as_mermaid")),
-    Drawing.GRAPHVIZ: ("// {}\n{}", methodcaller("as_graphviz")),
 }
 
 # What all replays have in common.

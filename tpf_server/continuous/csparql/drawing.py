@@ -1,4 +1,4 @@
-"""Draw operator graphs as text, Mermaid flowcharts, and for Graphviz.
+"""Draw operator graphs as text and as Mermaid flowcharts.
 
 As in the paper's figure 1, sources are below and results above.
 """
@@ -53,17 +53,6 @@ class DrawnOperator:
         lines += [f"  {start} --> {end}" for start, end in edges]
         return "\n".join(lines) + "\n"
 
-    def as_graphviz(self) -> str:
-        """Draw a graph in DOT with each source once."""
-        nodes, edges = self._nodes_and_edges()
-        lines = ["digraph operators {", "  rankdir=BT;", "  node [shape=box];"]
-        for name, operator in nodes:
-            shape = _DOT_SHAPES.get(operator.kind)
-            extra = f", shape={shape}" if shape else ""
-            lines.append(f"  {name} [label={quoted(operator.label)}{extra}];")
-        lines += [f"  {start} -> {end};" for start, end in edges]
-        return "\n".join([*lines, "}"]) + "\n"
-
     def _nodes_and_edges(
         self,
     ) -> tuple[list[tuple[str, "DrawnOperator"]], list[tuple[str, str]]]:
@@ -97,15 +86,6 @@ def drawn(graph: OperatorGraph) -> DrawnOperator:
 
 _SHAPES = {"stream": ("[/", "/]"), "window": ("[[", "]]"), "graph": ("[(", ")]"),
            "pattern": ("(", ")")}  # fmt: skip
-_DOT_SHAPES = {
-    "stream": "parallelogram", "window": "box3d", "graph": "cylinder", "pattern": "ellipse",
-}  # fmt: skip
-
-
-def quoted(text: str) -> str:
-    """Quote a label for DOT."""
-    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{text}"'
 
 
 def escaped(text: str) -> str:
@@ -304,32 +284,6 @@ class DenotationalGraph:
             lines.append("  classDef selected fill:#ddd")
             lines.append(f"  class {','.join(filled)} selected")
         return "\n".join(lines) + "\n"
-
-    def as_graphviz(self) -> str:
-        """Draw a graph in DOT; variables are ellipses, selected ones filled."""
-        lines = ["digraph terms {", "  rankdir=LR;"]
-        terms = dict.fromkeys(term for edge in self.edges for term in edge)
-        for each in self.aggregates:
-            terms.update(dict.fromkeys(filter(None, (each.parameter, each.variable))))
-        names = {term: f"v{number}" for number, term in enumerate(terms)}
-        for term, name in names.items():
-            label = quoted("\n".join([term, *self.notes.get(term, ())]))
-            shape = "ellipse" if is_variable(term) else "box"
-            style = ", style=filled" if term in self.selected else ""
-            lines.append(f"  {name} [label={label}, shape={shape}{style}];")
-        for number, (source, inside) in enumerate(self.sources.items()):
-            # What static and streaming patterns share stands between their sources.
-            others = {t for other, terms in self.sources.items() if other != source for t in terms}
-            members = " ".join(f"{names[term]};" for term in inside if term not in others)
-            lines.append(f"  subgraph cluster_{number} {{ label={quoted(source)}; {members} }}")
-        for number, each in enumerate(self.aggregates):
-            group = f"{each.function} of {{{', '.join(each.group)}}}"
-            lines.append(f"  a{number} [label={quoted(group)}, shape=component];")
-            if each.parameter is not None:
-                lines.append(f"  {names[each.parameter]} -> a{number};")
-            lines.append(f"  a{number} -> {names[each.variable]};")
-        lines += [f"  {names[start]} -> {names[end]};" for start, end in self.edges]
-        return "\n".join([*lines, "}"]) + "\n"
 
 
 def denotational_graph(graph: OperatorGraph) -> DenotationalGraph:
