@@ -210,7 +210,8 @@ class Dispatch(Node):
         )
         self._comparisons = tuple(comparisons)
         self._constants: dict[int, Solution] = {}
-        first = comparisons[0]
+        first, *self._others = comparisons
+        self._value = first.value
         self.index = ConstantIndex(first.operator, first.test, dictionary)
         self._stamps = [upstream.schema.index(name) for name in stamps]
         self._afters = [upstream.schema.index(name) for name in afters]
@@ -243,18 +244,21 @@ class Dispatch(Node):
         self.emit(solution, count)
 
     def _push(self, solution: Solution, count: int) -> None:
-        numbers = self._wanted_by(solution)
-        if numbers and self._stamps:
+        numbers = self.index.queries(self._value(solution))
+        if not numbers:
+            return
+        if self._others:
+            numbers = self._meeting(solution, numbers)
+        if self._kept is not None:
             after, until = self._seen_by(solution)
             numbers = [number for number in numbers if after < number <= until]
+            solution = tuple([solution[position] for position in self._kept])
         if numbers:
-            self.emit((*self._visible(solution), tuple(numbers)), count)  # type: ignore[arg-type]
+            self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
 
-    def _wanted_by(self, solution: Solution) -> list[int]:
-        """Return the queries whose constants a solution meets."""
-        first, *others = self._comparisons
-        numbers = self.index.queries(first.value(solution))
-        for position, comparison in enumerate(others, start=1) if numbers else ():
+    def _meeting(self, solution: Solution, numbers: list[int]) -> list[int]:
+        """Return the queries whose further constants a solution meets."""
+        for position, comparison in enumerate(self._others, start=1):
             value, test = comparison.value(solution), comparison.test
             numbers = [n for n in numbers if test((value, self._constants[n][position]))]
         return numbers
@@ -263,11 +267,6 @@ class Dispatch(Node):
         """Return the last query that does not see a solution yet, and the last that does."""
         after = max([solution[position] for position in self._afters], default=0)
         return after, min([stamp for position in self._stamps if (stamp := solution[position])])
-
-    def _visible(self, solution: Solution) -> Solution:
-        if self._kept is None:
-            return solution
-        return tuple([solution[position] for position in self._kept])
 
 
 class NettingDispatch(Dispatch):
@@ -283,7 +282,9 @@ class NettingDispatch(Dispatch):
         return bool(self._held)
 
     def _push(self, solution: Solution, count: int) -> None:
-        self._held.setdefault(self._visible(solution), []).append((solution, count))
+        assert self._kept is not None, "without stamps there is nothing to net"
+        visible = tuple([solution[position] for position in self._kept])
+        self._held.setdefault(visible, []).append((solution, count))
 
     def flush(self) -> None:
         """Send what has changed for each query."""
@@ -291,7 +292,8 @@ class NettingDispatch(Dispatch):
         for visible, own in held.items():
             changes = [(*self._seen_by(each), count) for each, count in own]
             alike: dict[int, list[int]] = {}
-            for number in self._wanted_by(own[0][0]):
+            solution, _ = own[0]
+            for number in self._meeting(solution, self.index.queries(self._value(solution))):
                 total = 0
                 for after, until, count in changes:
                     if after < number <= until:
