@@ -6,9 +6,9 @@ It is written last and replaced atomically, so a store is either complete or abs
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -105,20 +105,21 @@ def read_manifest(store: Path) -> Manifest:
 
 def manifest_of(text: bytes, store: Path | str) -> Manifest:
     """Parse the manifest of a store."""
-    body = unsealed(text, store, layout.FORMAT)
+    with manifest_body(text, store, layout.FORMAT, Manifest) as body:
+        files = {name: FileEntry(**entry) for name, entry in body.pop("files").items()}
+        return Manifest(**body, files=files)
+
+
+@contextmanager
+def manifest_body(
+    text: bytes, store: Path | str, form: str, kind: type[Any]
+) -> Iterator[dict[str, Any]]:
+    """Give the fields of a kind of manifest; what does not fit them is a `CorruptStoreError`."""
+    body = unsealed(text, store, form)
     try:
-        return Manifest(
-            version=body["version"],
-            created=parse_instant(body["created"]),
-            generation=body["generation"],
-            quads=body["quads"],
-            terms=body["terms"],
-            graphs=body["graphs"],
-            orders=tuple(body["orders"]),
-            prefixes=body["prefixes"],
-            files={name: FileEntry(**entry) for name, entry in body["files"].items()},
-            source=body["source"],
-        )
+        content = {each.name: body[each.name] for each in fields(kind)}
+        content |= {"created": parse_instant(body["created"]), "orders": tuple(body["orders"])}
+        yield content
     except (KeyError, TypeError, AttributeError, InstantError) as error:
         raise CorruptStoreError(f"{store}/{layout.MANIFEST} is corrupt: {error!r}") from None
 

@@ -14,13 +14,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from annotations.errors import InstantError
-from annotations.instants import format_instant, parse_instant
+from annotations.instants import format_instant
 from tpf_server.errors import CorruptStoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.file_systems import RemoteFolder
-from tpf_server.store.static.manifest import Manifest, sealed, unsealed
+from tpf_server.store.static.manifest import Manifest, manifest_body, sealed
 from tpf_server.store.static.writing import RowColumns, write_store
 
 TERM_PARTS: Final = "terms"
@@ -64,23 +63,10 @@ class PartsManifest:
 
 def parts_manifest(text: bytes, store: str) -> PartsManifest:
     """Parse the manifest of a store in parts."""
-    body = unsealed(text, store, layout.PARTS_FORMAT)
-    try:
-        manifest = PartsManifest(
-            created=parse_instant(body["created"]),
-            generation=body["generation"],
-            quads=body["quads"],
-            terms=body["terms"],
-            graphs=body["graphs"],
-            orders=tuple(body["orders"]),
-            prefixes=body["prefixes"],
-            parts={
-                name: [StorePart(**part) for part in parts] for name, parts in body["parts"].items()
-            },
-            source=body["source"],
-        )
-    except (KeyError, TypeError, AttributeError, InstantError) as error:
-        raise CorruptStoreError(f"{store}/{layout.MANIFEST} is corrupt: {error!r}") from None
+    with manifest_body(text, store, layout.PARTS_FORMAT, PartsManifest) as body:
+        listed = body.pop("parts").items()
+        parts = {name: [StorePart(**part) for part in each] for name, each in listed}
+        manifest = PartsManifest(**body, parts=parts)
     if set(manifest.parts) != {TERM_PARTS, *manifest.orders}:
         raise CorruptStoreError(f"{store}: the manifest does not list the parts of its orders")
     return manifest
