@@ -191,7 +191,7 @@ class HtmlWriter:
             "static": static.count(EVERYTHING) if static is not None else None,
             "live": fragment.dynamic if live is not None else None,
             "updates": sparkline(live.updates(query.now)) if live is not None else "",
-            "modified": None if modified is None else short_instant(modified, query.now),
+            "modified": "" if modified is None else f"{modified:%Y-%m-%d %H:%M:%S}",
             "predicates": predicates,
             "more": len(figures) > _MOST_SHOWN,
             "classes": classes,
