@@ -38,7 +38,7 @@ def bash(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
         start_new_session=True,
     ) as process:
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=240)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
