@@ -24,6 +24,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "gtfs": load_sources.gtfs,
     "gtfs-rt": load_feeds.gtfs_rt,
     "siri": load_feeds.siri,
+    "gbfs": load_feeds.gbfs,
     "json": load_feeds.json,
     "ngsi-ld": load_feeds.ngsi_ld,
     "citybench": load_sources.citybench,

@@ -1,4 +1,4 @@
-"""``tpf-load gtfs-rt``, ``siri``, ``json`` and ``ngsi-ld``: feeds to files, or to a server."""
+"""``tpf-load gtfs-rt``, ``siri``, ``gbfs``, ``json``, ``ngsi-ld``: feeds to files or a server."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,10 +20,18 @@ from loaders.places import input_place
 from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
 from loaders.sources.base import Feed
+from loaders.sources.gbfs import GBFS_BASE, Gbfs
 from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.listening import Listener
 from loaders.sources.ngsi_ld import NgsiLd, reader_of_json
-from loaders.sources.polling import LiveFeed, MessageFormat, Poller, Read, RecordedMessages
+from loaders.sources.polling import (
+    Lasting,
+    LiveFeed,
+    MessageFormat,
+    Poller,
+    Read,
+    RecordedMessages,
+)
 from loaders.sources.siri import SIRI_BASE, Siri
 
 _ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
@@ -55,10 +63,13 @@ class Asking(NamedTuple):
 
         return LiveFeed(self.clock, self.stopped, failed, self.polls)
 
-    def poll(self, name: str, url: str, read: Read, period: float, paged: bool = False) -> Poller:
+    def poll(
+        self, name: str, url: str, read: Read, period: float | Lasting, paged: bool = False
+    ) -> Poller:
         """Return the feed at a URL."""
         live = self._live("a poll failed")
-        return Poller(name, url, read, timedelta(seconds=period), self.session, live, paged)
+        pause = period if callable(period) else timedelta(seconds=period)
+        return Poller(name, url, read, pause, self.session, live, paged)
 
     def messages(
         self, messages: MessageFormat, path: str, period: float, paged: bool = False
@@ -198,6 +209,26 @@ def siri(
         lambda asking: asking.messages(Siri(base), path, period),
         path, dynamic, server, span, work,
     )  # fmt: skip
+
+
+@grouped
+def gbfs(
+    path: str,
+    span: InputSpan,
+    dynamic: DynamicOutputs,
+    server: Push,
+    work: LoadWork,
+    base: str = GBFS_BASE,
+) -> None:
+    """GBFS: shared bicycles and their stations; files, or a URL that is polled as it says."""
+
+    def make_feed(asking: Asking) -> Feed:
+        documents = Gbfs(base)
+        if is_web_url(path):
+            return asking.poll(documents.name, path, documents.read, documents.lasting)
+        return RecordedMessages(path, documents)
+
+    write_or_publish(make_feed, path, dynamic, server, span, work)
 
 
 @grouped

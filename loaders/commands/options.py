@@ -145,6 +145,7 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     # Feeds
     "gtfs_rt.path": Flag("INPUT", "File, directory of .pb files, or URL to poll."),
     "siri.path": Flag("INPUT", "File, directory of .xml files, or URL to poll."),
+    "gbfs.path": Flag("INPUT", "File, directory of .json files, or URL to poll: of one document."),
     "ngsi_ld.path": Flag(
         "INPUT",
         "URL of entities to poll, listen://HOST:PORT for notifications, or recorded ones: "

@@ -101,8 +101,12 @@ def _content(file: InputPlace) -> bytes:
         raise InputError(error.strerror or str(error), str(file)) from error
 
 
+_FIRST_PERIOD: Final = timedelta(seconds=30)
+"""Where answers tell the period, and none has come."""
 _GRACE: Final = timedelta(seconds=5)
 """How long a poll holds beyond the next one, which takes some time to arrive."""
+Lasting: TypeAlias = Callable[[bytes, str], timedelta]
+"""How long an answer holds, by what it says itself."""
 Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
 """What an answer says; it gets the body, and the URL for messages, and may raise `InputError`."""
 
@@ -119,7 +123,7 @@ class LiveFeed(NamedTuple):
 class Poller:
     """A polled feed, to be played with the original instants.
 
-    A failed poll gives no batch: earlier facts end as planned.
+    A failed poll gives no batch: earlier facts end as planned. The period may be told by answers.
     """
 
     def __init__(
@@ -127,17 +131,18 @@ class Poller:
         name: str,
         url: str,
         read: Read,
-        period: timedelta,
+        period: timedelta | Lasting,
         session: requests.Session,
         live: LiveFeed,
         paged: bool = False,
     ) -> None:
-        if period <= timedelta(0):
+        if isinstance(period, timedelta) and period <= timedelta(0):
             raise SettingError("the period of a feed must be positive")
         self.name = name
         self._url = url
         self._read = read
-        self._period = period
+        self._told = None if isinstance(period, timedelta) else period
+        self._period = period if isinstance(period, timedelta) else _FIRST_PERIOD
         self._session = session
         self._live = live
         self._paged = paged
@@ -158,7 +163,8 @@ class Poller:
             now = clock.now()
             if until is not None and now >= until:
                 break
-            following = max(following + self._period, now)
+            begun = following
+            following = max(begun + self._period, now)
             try:
                 # What is said twice is one fact.
                 quads = tuple(dict.fromkeys(self._statements()))
@@ -167,12 +173,17 @@ class Poller:
                 failed(reason)
                 continue
             succeeded = True
+            following = max(begun + self._period, now)
             yield FeedBatch(now, following + _GRACE, quads, refused=failed)
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)
 
     def _statements(self) -> Iterator[Quad]:
-        if self._paged:
+        if self._told is not None:
+            content = fetched(self._session, self._url)
+            self._period = self._told(content, self._url)
+            yield from self._read(content, self._url)
+        elif self._paged:
             for content in fetched_pages(self._session, self._url):
                 yield from self._read(content, self._url)
         else:
