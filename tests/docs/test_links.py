@@ -42,3 +42,10 @@ def test_anchors(page: Path) -> None:
         if there.suffix == ".md" and anchor not in _anchors(there)
     ]
     assert not missing
+
+
+def test_the_site_has_every_page() -> None:
+    named = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(
+        [*(str(page.relative_to(ROOT)) for page in PAGES), "docs/report/README.md"]
+    )
