@@ -56,12 +56,18 @@ def following(server: RunningServer, *, signal: bool = True) -> Iterator[tuple[C
         yield client, Followed(client.stream(QUERY, quiet=True))
 
 
-def test_a_change_is_seen_at_once_and_others_are_not_looked_at(tmp_path: Path) -> None:
+def test_a_change_is_seen_at_once_and_others_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A signal that begins before the first look causes no second one.
+    looked, run = Event(), change_signal._Signal.run
+    monkeypatch.setattr(change_signal._Signal, "run", lambda self: looked.wait(60) and run(self))
     # Without a signal, it would be seen when a page stops being fresh.
     with RunningServer(tmp_path, f"change_followers = 1\n{CONFIG}3600.0\n") as server:
         publish(server, '<urn:a> <urn:delay> "1" . <urn:a> <urn:headsign> "x" .')
         with following(server) as (client, followed):
             followed.answer({"1"})
+            looked.set()
             followed.answer({"1"})  # the second look is when changes begin to be told
             publish(server, '<urn:a> <urn:delay> "2" .')
             followed.answer({"2"})
