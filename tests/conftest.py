@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from tests.support.examples import TIMES
 from tests.support.java_classes import use_class_archive
 from tests.support.object_store import BUCKET, ObjectStore, object_store
 from tests.support.spark_cluster import SparkCluster, standalone_cluster
@@ -15,7 +16,15 @@ from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.spark.session import SparkSettings, spark_context
 
 # The same examples on every machine: a suite that was green stays green. New examples come with
-# `pytest --hypothesis-profile=default`.
+# `pytest --hypothesis-profile=default`. Here or there, an example may take long and be large.
+for profile in ("ci", "default"):
+    settings.register_profile(
+        profile,
+        settings.get_profile(profile),
+        max_examples=50 * TIMES,
+        deadline=None,
+        suppress_health_check=set(HealthCheck) - {HealthCheck.function_scoped_fixture},
+    )
 settings.load_profile("ci")
 
 # Modules and tests are loaded by the million objects, of which none is garbage: by default it would

@@ -9,13 +9,14 @@ from typing import Any, cast
 
 import pyoxigraph
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from annotations import nesting
 from annotations.errors import NestingError
 from annotations.nesting import MAX_ATTRIBUTES, check_nesting
 from annotations.terms import MAX_NESTING
+from tests.support.examples import examples
 
 RDF = b'xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:a="a:"'
 FORMATS = [
@@ -73,7 +74,7 @@ cuts = st.lists(st.integers(0, 10**6), max_size=30)
 @pytest.mark.parametrize(
     ("make", "media_type"), [(triple_terms, TURTLE), (json_ld, JSON), (nested, XML)]
 )
-@settings(max_examples=40)
+@examples(40)
 @given(cuts=cuts, more=st.sampled_from([0, 2, 40]))
 def test_depth_is_found_wherever_it_is_cut(
     make: Callable[[int], bytes], media_type: str, cuts: list[int], more: int
@@ -81,7 +82,7 @@ def test_depth_is_found_wherever_it_is_cut(
     assert refused(make(MAX_NESTING + more), media_type, cuts) == (more > 0)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(cuts=cuts, beside=st.lists(st.sampled_from(BESIDE[:-6]), max_size=30))
 def test_what_stands_in_texts_names_and_comments_does_not_count(
     cuts: list[int], beside: list[bytes]
@@ -94,7 +95,7 @@ def test_what_stands_in_texts_names_and_comments_does_not_count(
     assert not refused(text, JSON, cuts)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(parts=st.lists(st.sampled_from([*BESIDE, b"<<(", b")>>"]), max_size=60), cuts=cuts)
 def test_pieces_do_not_matter(parts: list[bytes], cuts: list[int]) -> None:
     document = b"".join(parts) * 40
@@ -104,7 +105,7 @@ def test_pieces_do_not_matter(parts: list[bytes], cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("rdf_format", FORMATS)
-@settings(max_examples=40)
+@examples(40)
 @given(
     parts=st.lists(st.sampled_from([*BESIDE, b"<<(", b")>>", b" <a:s> <a:p> ", b" . "]), max_size=8)
 )
@@ -188,7 +189,7 @@ def chain(length: int) -> bytes:
     ).encode()
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(cuts=cuts, more=st.sampled_from([0, 1, 20_000]))
 def test_terms_that_are_defined_by_the_next_one(cuts: list[int], more: int) -> None:
     """20,000 of them end the process of whoever parses them."""
@@ -229,7 +230,7 @@ def deepest(context: dict[str, Any], name: str, around: frozenset[str] = frozens
     return 1 + max((deepest(context, each, around | {name}) for each in used), default=0)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(context=st.dictionaries(NAMES, DEFINITIONS))
 def test_definitions_are_followed_as_deep_as_they_go(
     context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -284,7 +285,7 @@ XML_NODES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(most=st.sampled_from([0, 1_000, 5_000, 20_000]), document=st.one_of(
     LD.map(lambda each: (json.dumps(each).encode(), JSON)),
     XML_NODES.map(lambda each: (rdf_xml(each.encode()), XML)),

@@ -13,12 +13,13 @@ from typing import Any
 import pyoxigraph
 import pytest
 import requests
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
 from experiments.free_port import free_port
 from experiments.studies.client import IN_GRAPHS, SHOP_QUERIES
+from tests.support.examples import examples
 from tests.support.oracle import solutions_of, store_of
 from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
 from tests.support.random_queries import LITERALS, PREDICATES, SUBJECTS, queries
@@ -146,11 +147,7 @@ def test_shapes_of_queries(base: str) -> None:
 
 
 @LDF_SERVER.needed
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=queries.filter(lambda text: "GRAPH" not in text))
 def test_random_queries(base: str, query: str) -> None:
     with Client(base + "small") as client:

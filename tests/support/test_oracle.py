@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from annotations.errors import LabelError, OverlapError
 from annotations.labels import Expiration, Fact, Interval, Label, key_of
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, iri, literal
+from tests.support.examples import examples
 from tests.support.oracle import Publications, bag, match_patterns, select, store_of
 from tests.support.timelines import SOME_GRAPHS, Timeline, TimelineLabelling, timelines
 
@@ -151,7 +152,7 @@ def test_patterns_with_graphs() -> None:
 def test_timelines_are_accepted_and_hold_one_version_at_a_time(
     labelling: TimelineLabelling,
 ) -> None:
-    @settings(max_examples=50)
+    @examples(50)
     @given(timeline=timelines(labelling, universe=SOME_GRAPHS))
     def check(timeline: Timeline) -> None:
         assert [batch.at for batch in timeline.batches] == sorted(b.at for b in timeline.batches)

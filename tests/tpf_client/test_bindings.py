@@ -10,11 +10,12 @@ from typing import Any
 
 import pyoxigraph
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rdflib import XSD, BNode, Graph, Literal, URIRef
 
 from annotations.terms import Quad, Term, iri, literal
+from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.oracle import store_of
 from tests.support.random_queries import PREFIX, VARIABLES, graphs, queries
@@ -41,7 +42,7 @@ def client(tmp_path: Path) -> Client:
     return Client(server.url, session=server.session(), clock=server.clock, parallelism=0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(quads=graphs, text=queries, name=st.sampled_from(VARIABLES), value=values)
 def test_a_bound_variable_is_the_term_in_its_place(
     quads: frozenset[Quad], text: str, name: str, value: str

@@ -10,13 +10,14 @@ from typing import Any
 
 import pyoxigraph
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders.errors import InputError, OutputError
 from loaders.rdf import flow
 from loaders.rdf.build import WorkSizes, load_rdf_local, load_rdf_spark, staging
 from loaders.rdf.summary import RdfLoad, RdfSummary
+from tests.support.examples import examples
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import Manifest, read_manifest
@@ -103,7 +104,7 @@ LINES = st.builds(
     st.integers(3, 30),
     st.sampled_from([1, 9, 64]),
 )
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_random_graphs_however_the_work_is_cut(
     tmp_path_factory: pytest.TempPathFactory,
     contents: list[list[str]],

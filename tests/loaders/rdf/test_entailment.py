@@ -5,13 +5,14 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rdflib import RDF, RDFS
 from typer.testing import CliRunner
 
 from loaders.rdf.entailment import Entailment, Regime
 from tests.loaders.test_cli import ANY, run
+from tests.support.examples import examples
 from tpf_server.continuous.cli import app
 from tpf_server.store.static.columnar import open_store
 from tpf_server.store.static.rdf_files import QuadTexts
@@ -46,7 +47,7 @@ names = st.sampled_from([f"<urn:{letter}>" for letter in "abcde"])
 predicates = st.sampled_from([TYPE, CLASS, PROPERTY, DOMAIN, RANGE, "<urn:a>", "<urn:b>"])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sets(st.tuples(names, predicates, names), max_size=8))
 def test_what_follows_by_rdfs_is_what_the_rules_say(facts: set[Fact]) -> None:
     entailment = Entailment(Regime.RDFS)

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Quad
@@ -21,6 +21,7 @@ from loaders.sources.siri import Siri
 from tests.loaders.commands.test_polling import graph, linked, listed, reading
 from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
 from tests.loaders.sources.test_siri import ET, VM
+from tests.support.examples import examples
 
 PLACE = "http://h/document"
 CONTEXT = {"@context": linked("0")["@context"]}
@@ -68,7 +69,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["irail", "irail of the API", "json", "json-ld", "ngsi-ld"])
-@settings(max_examples=500)
+@examples(250)
 @given(data=st.data(), value=VALUES)
 def test_json(context: Path, name: str, data: st.DataObject, value: Any) -> None:
     reads: dict[str, tuple[Callable[[bytes, str], Iterable[Quad]], Any]] = {
@@ -94,7 +95,7 @@ XML_TEXTS = st.one_of(TEXTS, st.floats().map(str)).map(
 
 
 @pytest.mark.parametrize("message", [ET, VM], ids=["ET", "VM"])
-@settings(max_examples=300)
+@examples(150)
 @given(data=st.data(), text=st.none() | XML_TEXTS)
 def test_siri(message: bytes, data: st.DataObject, text: str | None) -> None:
     root = ElementTree.fromstring(message)

@@ -1,18 +1,15 @@
-"""Random queries of every shape beside the specification and pyoxigraph.
+"""Random queries of every shape beside the specification and pyoxigraph."""
 
-TPF_QUERIES: how many.
-"""
-
-import os
 from collections import Counter
 from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from annotations.terms import Quad, Term
 from tests.support.evaluation import Evaluation
+from tests.support.examples import examples
 from tests.support.judges import Answer, by_pyoxigraph, by_specification, difference_of
 from tests.support.memory_leaves import CountedLookups, LookupLeaves, ScanningLeaves
 from tests.support.random_queries import PREFIX
@@ -23,7 +20,6 @@ from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.rewrite.push_down import push_filters, push_limits
 
-CASES = int(os.environ.get("TPF_QUERIES", "600"))
 KINDS: list[type[ScanningLeaves] | type[LookupLeaves]] = [
     ScanningLeaves,
     LookupLeaves,
@@ -55,7 +51,7 @@ def _changed(quads: frozenset[Quad], random: Random) -> frozenset[Quad]:
     return frozenset(kept) | random_quads(random)
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300)
 @given(randoms)
 def test_every_answer_is_right_at_every_time(random: Random) -> None:
     text = QueryWriter(random).query()

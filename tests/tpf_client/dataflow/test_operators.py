@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.namespaces import XSD
 from annotations.terms import Term, Variable, literal
 from tests.support.changes import Tick, check, timelines
+from tests.support.examples import examples
 from tests.support.plain_operators import (
     plain_closure,
     plain_distinct,
@@ -54,7 +55,7 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 
 A, B, C, D = (Variable(f"?{name}") for name in "abcd")
 
-few = settings(max_examples=25, deadline=None)
+few = examples(13)
 
 
 def rows(width: int, loose: Sequence[int] = (), high: int = 3) -> st.SearchStrategy[Solution]:
@@ -324,7 +325,7 @@ AGGREGATES = ["COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT", "ME
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("remembers", [False, True])
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_group(data: st.DataObject, distinct: bool, grouped: bool, remembers: bool) -> None:
     values = st.tuples(st.integers(1, 2), st.sampled_from([UNBOUND, *NUMBERS, *NUMBERS]))

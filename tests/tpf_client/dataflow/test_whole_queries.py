@@ -4,11 +4,12 @@ from collections import Counter
 
 import pyoxigraph as ox
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Quad
 from tests.support.evaluation import Evaluation
+from tests.support.examples import examples
 from tests.support.memory_leaves import CountedLookups, LookupLeaves, ScanningLeaves
 from tests.support.oracle import store_of
 from tests.support.random_queries import graphs, queries
@@ -63,13 +64,13 @@ def check(query: str, kind: type, timeline: list[frozenset[Quad]]) -> None:
         assert followed == evaluation.output.multiset()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(125)
 @given(queries, graphs, st.sampled_from(KINDS))
 def test_once(query: str, quads: frozenset[Quad], kind: type) -> None:
     check(query, kind, [quads])
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(125)
 @given(
     queries,
     st.lists(graphs, min_size=2, max_size=4),

@@ -1,10 +1,11 @@
 """Pages read by line equal whole pages, and only new lines are parsed."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Quad
+from tests.support.examples import examples
 from tpf_client.errors import ParseError
 from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.page import LineMemo
@@ -98,7 +99,7 @@ def versions(draw: st.DrawFn) -> list[list[str]]:
     return found
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(versions())
 def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
     """Whatever earlier versions were, and however odd it is."""

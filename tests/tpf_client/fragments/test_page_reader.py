@@ -12,11 +12,12 @@ from typing import Any
 
 import pyoxigraph as ox
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, Term
+from tests.support.examples import examples
 from tests.support.judges import judged
 from tests.support.live_server import BASE, LiveServer
 from tests.support.oracle import quad_of
@@ -224,7 +225,7 @@ _TRIPLES = [ox.RdfFormat.TURTLE, ox.RdfFormat.N_TRIPLES, ox.RdfFormat.RDF_XML]
 _QUADS = [ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS, ox.RdfFormat.JSON_LD]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(
     said=st.frozensets(_spoken, min_size=1, max_size=12),
     page=st.sampled_from(sorted(_PAGES)),
@@ -308,7 +309,7 @@ class _Only(WsgiAdapter):
         return super().send(request, **options)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     said=st.frozensets(_spoken, min_size=1, max_size=12).map(_at_server),
     rdf_format=st.sampled_from([*_TRIPLES[:2], *_QUADS]),

@@ -1,8 +1,9 @@
 """A page that is read again equals its first reading."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_client.errors import PageError, ParseError
 from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import PageReader, ReadPage
@@ -98,7 +99,7 @@ def _read(body: bytes, before: LineMemo | None) -> ReadPage | str:
         return str(error)
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(versions())
 def test_a_page_says_the_same_as_when_it_is_read_for_the_first_time(bodies: list[bytes]) -> None:
     known: LineMemo | None = LineMemo()

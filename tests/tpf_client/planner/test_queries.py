@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Quad, Term, iri, literal
+from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.oracle import select, store_of
 from tests.tpf_client.streaming.test_train_query import _rows
@@ -66,7 +67,7 @@ queries = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(
     data=st.lists(quads, max_size=40, unique=True),
     asked=st.lists(queries, min_size=1, max_size=6),

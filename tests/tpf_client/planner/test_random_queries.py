@@ -1,9 +1,5 @@
-"""Random queries over the real server, with pages and blocks of any size, beside pyoxigraph.
+"""Random queries over the real server, with pages and blocks of any size, beside pyoxigraph."""
 
-TPF_QUERIES says how many of those of every shape.
-"""
-
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -13,10 +9,11 @@ from random import Random
 from typing import Any
 
 import pyoxigraph as ox
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Quad
+from tests.support.examples import examples
 from tests.support.judges import Answer, judged
 from tests.support.live_server import LiveServer
 from tests.support.oracle import store_of
@@ -70,7 +67,7 @@ def _serve(folder: str, quads: frozenset[Quad], server: Mapping[str, int]) -> Li
     )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(10)
 @given(quads=graphs, asked=st.lists(queries, min_size=1, max_size=6), server=servers)
 def test_answers(quads: frozenset[Quad], asked: list[str], server: Mapping[str, int]) -> None:
     store = store_of(quads)
@@ -91,7 +88,6 @@ def test_answers(quads: frozenset[Quad], asked: list[str], server: Mapping[str, 
         running.close()
 
 
-CASES = int(os.environ.get("TPF_QUERIES", "200"))
 TOGETHER = 10
 """How many queries are asked of one server."""
 
@@ -110,8 +106,7 @@ def _answer(client: Client, text: str) -> Answer | None:
     return Counter(tuple(map(str, (t.subject, t.predicate, t.object))) for t in triples)
 
 
-@settings(max_examples=max(CASES // TOGETHER, 1), deadline=None,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@examples(100 // TOGETHER)
 @given(random=randoms, server=servers)
 def test_all_of_sparql(random: Random, server: Mapping[str, int]) -> None:
     quads = random_quads(random)
@@ -135,7 +130,7 @@ orders = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(10)
 @given(quads=graphs, group=groups, order=orders, limit=st.integers(0, 6), server=servers)
 def test_order_and_limit(
     quads: frozenset[Quad],

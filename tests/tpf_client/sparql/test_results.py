@@ -6,12 +6,13 @@ import json
 
 import pyoxigraph as ox
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from rdflib import BNode, Literal, URIRef
 from rdflib.namespace import XSD
 
 from annotations.terms import Term, Variable, literal
+from tests.support.examples import examples
 from tests.support.oracle import term_of
 from tpf_client.sparql.results import (
     BOOLEAN_WRITERS,
@@ -37,7 +38,7 @@ rows = st.lists(st.tuples(terms | st.none(), terms | st.none()), max_size=4)
 
 
 @pytest.mark.parametrize("form", ["json", "xml", "tsv"])
-@settings(max_examples=60)
+@examples(60)
 @given(data=rows)
 def test_another_reader_reads_what_was_written(
     form: str, data: list[tuple[Term | None, Term | None]]

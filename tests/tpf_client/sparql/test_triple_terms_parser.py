@@ -1,9 +1,5 @@
-"""Triple terms in queries, beside pyoxigraph: once, over changes, over HTTP.
+"""Triple terms in queries, beside pyoxigraph: once, over changes, over HTTP."""
 
-TPF_QUERIES: how many random ones.
-"""
-
-import os
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -11,12 +7,13 @@ from random import Random
 
 import pyoxigraph as ox
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term
 from tests.support.evaluation import Evaluation, evaluate
+from tests.support.examples import examples
 from tests.support.judges import by_pyoxigraph
 from tests.support.live_server import START, LiveServer
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
@@ -27,7 +24,6 @@ from tpf_client.dataflow.construct import construct
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.parser import parse_query
 
-CASES = int(os.environ.get("TPF_QUERIES", "600")) // 4
 PREFIXES = (
     "PREFIX : <http://e/> PREFIX rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#>\n"
     "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>\n"
@@ -284,7 +280,7 @@ class Writer:
                 return triples
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @given(randoms)
 def test_random_queries(random: Random) -> None:
     writer = Writer(random)

@@ -5,34 +5,31 @@ there for as long as pages are fresh, and never a row that no facts make which a
 while the pages were fresh.
 """
 
-import os
 from collections import Counter
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact
 from annotations.methods import METHODS
 from annotations.terms import Quad, iri, literal
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.timelines import START, Timeline, timelines
 from tests.tpf_client.streaming.test_grace import JOINS, answer
 from tests.tpf_client.streaming.test_timelines import (
     ONE_LIVE_GRAPH,
-    PHASES,
     labellings,
     serve,
 )
 from tpf_client import Client
 from tpf_client.streaming.streamer import Tick
 
-CASES = int(os.environ.get("TPF_FIRST_LABELS", "40"))
-"""How many streams there are in all; a long run tries more."""
 QUERIES = 4
 """How many streams follow a timeline."""
 LEAST = timedelta(seconds=1.2)
@@ -65,8 +62,7 @@ def there_lately(timeline: Timeline, at: datetime, max_age: int) -> list[Quad]:
     return list({quad for each in since for quad in timeline.publications(each).valid_at(at)})
 
 
-@settings(max_examples=max(CASES // QUERIES, 1), deadline=None, phases=PHASES,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@examples(6, shrink=False)
 @given(
     timeline=labellings.flatmap(
         lambda each: timelines(

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, key_of
 from annotations.terms import Quad, Term, iri, literal
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.judges import judged
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.timelines import EX, START, Batch, Timeline, timelines
 from tests.tpf_client.streaming.test_timelines import (
     ONE_LIVE_GRAPH,
-    PHASES,
     SECOND,
     UNIVERSE,
     labellings,
@@ -139,7 +139,7 @@ def follow(
             server.clock.advance_to(now + SECOND)
 
 
-@settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@examples(10, shrink=False)
 @given(
     timeline=labellings.flatmap(lambda each: timelines(each, max_batches=6, universe=UNIVERSE)),
     grace=st.integers(1, 4),
@@ -158,7 +158,7 @@ def test_the_answer_is_over_valid_and_late_facts(
             assert Counter(tick.late) == Counter(tuple(quad.triple) for quad in default)
 
 
-@settings(max_examples=12, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@examples(12, shrink=False)
 @given(
     timeline=labellings.flatmap(
         lambda each: timelines(each, max_batches=6, universe=ONE_LIVE_GRAPH)
@@ -178,7 +178,7 @@ def test_joins_lose_nothing_that_is_valid_and_invent_nothing(
             assert not tick.late
 
 
-@settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@examples(10, shrink=False)
 @given(
     lives=st.dictionaries(
         st.tuples(*map(st.sampled_from, (UNIVERSE.subjects, UNIVERSE.live))),

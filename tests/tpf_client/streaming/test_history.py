@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval
@@ -15,6 +15,7 @@ from annotations.methods import METHODS, method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad, Term, iri, literal
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.facts import older_intervals, points
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
@@ -87,7 +88,7 @@ def _check(server: LiveServer, path: str, model: Publications, query: str, at: d
 instants = st.integers(-2, 60).map(lambda halves: START + halves * SECOND / 2)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(13)
 @given(
     timeline=histories,
     asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
@@ -105,7 +106,7 @@ def test_the_servers_history_gives_the_answer_of_then(
         server.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(13)
 @given(
     timeline=histories,
     asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
@@ -127,7 +128,7 @@ def test_intervals_in_the_data_give_the_answer_of_then(
         server.close()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(15)
 @given(
     timeline=histories,
     query=selects,

@@ -5,7 +5,6 @@ No period is given (`every`), and instants are no whole seconds. What a server k
 that were looked at stop being fresh.
 """
 
-import os
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -14,22 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import METHODS
 from annotations.terms import Quad, Term, iri, literal
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.timelines import START, Batch, Timeline, timelines
 from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, Engine, Row, selects, serve
 from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.streaming.streamer import Tick
-
-STREAMS = int(os.environ.get("TPF_RANDOM_STREAMS", "80"))
-"""How many streams there are in all."""
 
 QUERIES = 4
 UNIT = timedelta(seconds=0.73)
@@ -122,9 +119,7 @@ def play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> i
 labellings = st.sampled_from(["expiration", "interval", "mixed"])
 
 
-@settings(max_examples=max(STREAMS // QUERIES, 1), deadline=None,
-          phases=[Phase.explicit, Phase.reuse, Phase.generate],
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@examples(10, shrink=False)
 @given(
     data=st.data(),
     queries=st.lists(selects, min_size=QUERIES, max_size=QUERIES),

@@ -4,25 +4,24 @@ At every instant the answer is a part of pyoxigraph's answer to the query withou
 large as the limit allows. Requests are counted beside those of the same query that is asked once.
 """
 
-import os
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Variable, iri, literal
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.timelines import START, Timeline, timelines
 from tests.tpf_client.streaming.test_grace import JOINS, answer
 from tests.tpf_client.streaming.test_timelines import (
     ONE_LIVE_GRAPH,
-    PHASES,
     SECOND,
     labellings,
     serve,
@@ -30,8 +29,6 @@ from tests.tpf_client.streaming.test_timelines import (
 from tpf_client import Client
 from tpf_client.streaming.streamer import Tick
 
-CASES = int(os.environ.get("TPF_LIMITS", "60"))
-"""How many streams there are in all; a long run tries more."""
 QUERIES = 6
 """How many streams follow a timeline."""
 
@@ -85,8 +82,7 @@ def texts_of(case: Case) -> tuple[str, str]:
     return f"{A} {limited}", whole
 
 
-@settings(max_examples=max(CASES // QUERIES, 1), deadline=None, phases=PHASES,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@examples(6, shrink=False)
 @given(
     timeline=labellings.flatmap(
         lambda each: timelines(each, max_batches=6, universe=ONE_LIVE_GRAPH)

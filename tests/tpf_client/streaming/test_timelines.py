@@ -6,7 +6,6 @@ by side, over one client, as they would in one process; each of them is a case.
 """
 
 import asyncio
-import os
 import re
 import tempfile
 from collections import Counter
@@ -18,13 +17,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Labelling
 from annotations.methods import METHODS
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.judges import judged
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
@@ -38,13 +38,9 @@ from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream
 from tpf_client.streaming.streamer import Tick
 
-CASES = int(os.environ.get("TPF_TIMELINES", "600"))
-"""How many cases there are in all; a long run tries more."""
-
 QUERIES = 10
 """How many queries follow a timeline."""
 
-PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 SECOND = timedelta(seconds=1)
 UNIVERSE = Universe(
     subjects=random_queries.SUBJECTS,
@@ -260,8 +256,7 @@ labellings: st.SearchStrategy[Literal["expiration", "interval", "mixed"]] = st.s
 )
 
 
-@settings(max_examples=max(CASES * 3 // 4 // QUERIES, 1), deadline=None, phases=PHASES,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@examples(24, shrink=False)
 @given(
     timeline=labellings.flatmap(lambda each: timelines(each, max_batches=5, universe=UNIVERSE)),
     queries=st.lists(texts, min_size=QUERIES, max_size=QUERIES),
@@ -277,8 +272,7 @@ def test_every_answer_by_labels_in_the_pages_is_right(
 
 
 @pytest.mark.parametrize("method", [method.name for method in METHODS])
-@settings(max_examples=max(CASES // 4 // QUERIES // len(METHODS), 2), deadline=None, phases=PHASES,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@examples(2, shrink=False)
 @given(
     data=st.data(),
     labelling=st.sampled_from(["interval", "expiration"]),

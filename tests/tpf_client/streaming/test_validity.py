@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
 from annotations.terms import Quad, iri, literal
 from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import Publications, select, store_of
 from tests.support.random_queries import PREFIX
@@ -122,7 +123,7 @@ def _play(timeline: Timeline, view: str, query: str, *, exact: bool) -> None:
                 _compare(query, update, model, exact)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(13)
 @given(timeline=times, query=selects, view=st.sampled_from(VIEWS))
 def test_no_solution_is_told_to_hold_longer_than_it_does(
     timeline: Timeline, query: str, view: str
@@ -130,7 +131,7 @@ def test_no_solution_is_told_to_hold_longer_than_it_does(
     _play(timeline, view, query, exact=False)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(timeline=dense, query=st.one_of(conjunctive, optional, union), view=st.sampled_from(VIEWS))
 def test_solutions_of_patterns_are_told_to_hold_as_long_as_they_do(
     timeline: Timeline, query: str, view: str

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import requests
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.running_server import TOKEN as PASSWORD
 from tests.support.running_server import RunningServer
 from tests.tpf_server.continuous.test_web import NDJSON, ROOT, TOKEN, Site
@@ -181,7 +182,7 @@ def as_of_lines(answer: requests.Response) -> tuple[int, str]:
     return answer.status_code, text.replace('"record"', '"line"')
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(
     some=st.lists(st.tuples(pushes(), st.integers(0, 6)), min_size=1, max_size=5),
     names=st.lists(st.sampled_from(sorted(QUERIES)), unique=True, max_size=4),

@@ -8,9 +8,10 @@ from unittest.mock import patch
 
 import pytest
 import requests
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client.dataflow.node import CHARACTERS
 from tpf_client.sparql.expressions import functions
@@ -136,7 +137,7 @@ PLACES = {
 }  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(nests, st.sampled_from(sorted(PLACES)), st.sampled_from(LANGUAGES))
 def test_texts_that_grow_stop_their_query_and_no_other(doubled, place, language):
     """Whatever function makes them, wherever it stands."""
@@ -163,7 +164,7 @@ def test_texts_that_grow_stop_their_query_and_no_other(doubled, place, language)
     assert (modest.state, modest.emitted > 1) == ("running", True)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(nests, st.sampled_from(READ), st.sampled_from(LANGUAGES))
 def test_texts_that_are_read_again_and_again_stop_their_query(doubled, read, language):
     """They are short enough to be made."""

@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
+from tests.support.examples import examples
 from tpf_server.continuous.assembly import Ticker
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.engine.elements.elements import Element
@@ -261,7 +262,7 @@ def _played(gaps, ticks, order):
     return {name: hall.found(name) for name in (*CHAIN, "again")}
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(
     st.lists(st.integers(0, 35), min_size=1, max_size=12),
     st.sets(st.integers(1, 400), max_size=12),

@@ -1,9 +1,5 @@
-"""Engines of both languages share terms and static data, and answer as if apart.
+"""Engines of both languages share terms and static data, and answer as if apart."""
 
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
-"""
-
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
@@ -12,11 +8,12 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
 from tests.support.any_language import register
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -32,7 +29,6 @@ from tpf_server.continuous.engine.errors import ElementError, UnsupportedContinu
 from tpf_server.continuous.engine.semantics import PAPER
 from tpf_server.continuous.streams import SharedStreams
 
-EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 Found = list[tuple[int, Counter[Any]]]
 
 
@@ -55,7 +51,7 @@ def take(found: Found) -> Callable[[Any], None]:
     return lambda emission: found.append((emission.at, Counter(emission.rows)))
 
 
-@settings(max_examples=EXAMPLES or 30, deadline=None)
+@examples(15)
 @given(st.integers(0, 2**32).map(Random))
 def test_queries_of_both_languages_answer_as_in_engines_apart(random: Random) -> None:
     """Terms are forgotten, queries go, static data change."""

@@ -8,10 +8,11 @@ from hashlib import sha256
 import pytest
 import requests
 from backports import zstd
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval
+from tests.support.examples import examples
 from tests.support.served import NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.web.page_bodies import dictionary_field
@@ -181,7 +182,7 @@ def test_the_match_is_this_url_and_few_others(query: str, match: str | None) -> 
 PATHS = ("trains", "trains.nt?predicate=http://example.org/delay", "trains/named-graph.ttl")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(13)
 @given(data=st.data())
 def test_deltas_are_the_pages_that_others_get(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -1,7 +1,6 @@
 """Pages hold the published facts and their own metadata, nothing else."""
 
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 import rdflib
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from rdflib.term import Node
 
@@ -27,6 +26,7 @@ from annotations.terms import (
     literal_parts,
 )
 from tests.faults.shots import Shot, fire
+from tests.support.examples import examples
 from tests.support.served import BASE, Served, parse, quad
 from tpf_server.settings import VIEW_NAMES
 
@@ -246,15 +246,6 @@ def plainly(node: Node) -> tuple[str, ...]:
     return (str(node),)
 
 
-PROPERTY = settings(
-    phases=[Phase.generate],
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture,
-    ],
-)  # fmt: skip
-EXAMPLES = int(os.environ.get("TPF_PAGES", "1"))
-"""Times as many examples are tried."""
 ANY = QuadPattern(*[Variable(f"?{name}") for name in "spog"])
 
 
@@ -280,7 +271,7 @@ def get(served: Served, path: str) -> bytes:
     return answer.body
 
 
-@settings(PROPERTY, max_examples=15 * EXAMPLES)
+@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(QUADS.filter(accepted), min_size=1, max_size=6))
 def test_every_page_reads_back_as_what_was_published(served: Served, rows: list[Quad]) -> None:
     body = "".join(" ".join(filter(None, row)) + " .\n" for row in rows)
@@ -345,7 +336,7 @@ def _plain_term(term: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("field", ["@id", "predicate", "@type", "value type", "graph", "language"])
-@settings(PROPERTY, max_examples=10 * EXAMPLES)
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=IRIS.map(str) | TEXTS)
 def test_no_text_in_a_body_of_json_ld_breaks_a_page(served: Served, field: str, text: str) -> None:
     node: dict[str, object] = {"@id": "urn:s", "urn:p": "x"}
@@ -373,7 +364,7 @@ def check_parsable(served: Served) -> None:
             parse(get(served, f"trains{view}.{suffix}"), media_type)
 
 
-@settings(PROPERTY, max_examples=40 * EXAMPLES)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.tuples(*[IRIS | TEXTS | LITERALS | TRIPLE_TERMS | st.just(f"{BASE}x")] * 3),
     graph=st.none() | IRIS | TEXTS,

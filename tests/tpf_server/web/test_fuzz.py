@@ -2,9 +2,10 @@
 
 from urllib.parse import quote
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.served import Served, parse
 
 PIECES = st.one_of(
@@ -21,11 +22,7 @@ NAMES = st.sampled_from(
 )
 VIEWS = ["", "/plain", "/singleton-property", "/named-graph", "/implicit-graph", "/reification",
          "/rdf-1.2"]  # fmt: skip
-FUZZ = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+FUZZ = examples(75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ

@@ -3,13 +3,14 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
 from annotations.namespaces import XSD_DATE_TIME, XSD_INTEGER
 from annotations.terms import Quad, Term, Triple, iri, is_triple_term, literal, triple_term
+from tests.support.examples import examples
 from tests.support.served import BASE, NOON, Served
 from tpf_client.fragments.page_reader import PageReader
 from tpf_server.fragments.writers import WRITERS
@@ -61,11 +62,7 @@ def _two(one: Term, other: Term) -> dict[Quad, Label]:
 
 
 @pytest.mark.parametrize("view", VIEW_NAMES)
-@settings(
-    max_examples=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(facts=_two(SEEN, literal("plain")))
 @example(facts=_two(literal("x; <urn:p> <urn:o>", datatype=XSD_INTEGER), literal("plain")))
 @example(facts=_two(literal("7", datatype=XSD_INTEGER), literal("plain")))

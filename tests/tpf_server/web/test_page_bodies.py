@@ -6,10 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact
+from tests.support.examples import examples
 from tests.support.served import TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.fragments import fragment
@@ -111,7 +112,7 @@ def test_a_page_of_a_static_dataset_is_kept_from_the_second_time_on(
         assert not made
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(size=st.integers(_SMALLEST, 70_000), random=st.randoms(use_true_random=False))
 def test_a_body_of_any_size_is_read_by_who_knows_gzip(size: int, random: Random) -> None:
     words = [b"%d" % random.randrange(10**6) for _ in range(200)]

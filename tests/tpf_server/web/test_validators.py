@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
+from tests.support.examples import examples
 from tests.support.served import Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.web.page_bodies import PageBodies
@@ -29,7 +30,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(steps=_steps)
 def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
     steps: list[tuple[str, int | str]], tmp_path_factory: pytest.TempPathFactory

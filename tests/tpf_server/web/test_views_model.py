@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.instants import instant_of_term
@@ -15,6 +15,7 @@ from annotations.methods import METHODS
 from annotations.namespaces import DEFAULT_VOCABULARY
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from annotations.urls import parameter_of_term
+from tests.support.examples import examples
 from tests.support.served import NOON, Page, Served, quad
 from tests.support.stores import matches
 from tpf_server.settings import VIEW_NAMES
@@ -76,7 +77,7 @@ def check_labels(page: Page, labels: dict[Quad, Label | None]) -> None:
 
 
 @pytest.mark.parametrize("view", VIEW_NAMES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(15)
 @given(
     static=st.sets(QUADS, max_size=5),
     live=st.dictionaries(QUADS, LABELS, max_size=5),

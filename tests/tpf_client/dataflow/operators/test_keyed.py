@@ -1,11 +1,12 @@
 """Keyed nodes beside the plain operators, on random changes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Variable
 from tests.support.changes import Tick, check, timelines
+from tests.support.examples import examples
 from tests.support.plain_operators import plain_filter, plain_join, plain_project, plain_top_k
 from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.node import Input, Node
@@ -17,7 +18,7 @@ from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.state.groups import Grouping
 
 A, B, C, D, E = (Variable(f"?{name}") for name in "abcde")
-often = settings(max_examples=60, deadline=None)
+often = examples(30)
 
 
 class Total:

@@ -25,7 +25,7 @@ from tpf_client.dataflow.state.ranked_groups import (
 from tpf_client.sparql.expressions.inlined import decimal_of, inline_decimal, inline_integer
 
 ROOT = Path(__file__).parents[4]
-EXAMPLES = 20
+EXAMPLES = 10
 
 
 @pytest.fixture(params=["python", "compiled"])

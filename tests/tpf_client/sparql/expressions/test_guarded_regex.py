@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from time import monotonic
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.support.examples import examples
 from tests.tpf_client.sparql.expressions.test_patterns import EVIL, flags, patterns, texts
 from tpf_client.errors import LimitError
 from tpf_client.sparql.expressions import functions
@@ -25,7 +26,7 @@ def without_libraries() -> Iterator[None]:
     functions.pattern_of.cache_clear()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(patterns, texts, flags)
 def test_as_re2_matches(pattern: str, text: str, flags: str) -> None:
     expected = regex(pattern, flags).found_in(text)

@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_client.sparql.expressions.functions import regex, replace
 from tpf_client.sparql.expressions.values import LONGEST_STRING, EvaluationError
 
@@ -35,7 +36,7 @@ def _python(pattern: str, flags: str) -> "re.Pattern[str]":
     return re.compile(pattern, sum(options[each] for each in flags))
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(patterns, texts, flags)
 def test_as_python_matches(pattern: str, text: str, flags: str) -> None:
     compiled = _python(pattern, flags)

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineLimits, EngineSettings
 from tpf_server.continuous.engine.errors import (
     BacklogError,
@@ -488,7 +489,7 @@ def test_a_query_that_is_closed_leaves_nothing_behind(kind):
 # -------------------------------------------------------------------------------- records
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.decimals(-9, 9, places=1), st.integers(0, 2)),

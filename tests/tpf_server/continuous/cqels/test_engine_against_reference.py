@@ -3,10 +3,11 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Bag, Beside, Reference
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import (
@@ -196,7 +197,7 @@ def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
 
 
 @pytest.mark.parametrize("name", [*FLAT, *NESTED])
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(first=windows, second=windows, stream=streams)
 def test_differences(name, first, second, stream):
     text = (FLAT | NESTED)[name].replace("W1", first).replace("W2", second)
@@ -217,7 +218,7 @@ def test_differences(name, first, second, stream):
 
 
 @pytest.mark.parametrize("policy", [*SEMANTICS.values()], ids=[*SEMANTICS])
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     name=st.sampled_from([*FLAT, *NESTED]),
     first=windows,
@@ -244,7 +245,7 @@ def test_what_is_replayed_is_emitted_as_it_was_live(policy, name, first, second,
 
 
 @pytest.mark.parametrize("name", FLAT)
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(first=windows, second=windows, stream=streams)
 def test_derivations(name, first, second, stream):
     text = FLAT[name].replace("W1", first).replace("W2", second)

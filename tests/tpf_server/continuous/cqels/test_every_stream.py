@@ -4,12 +4,12 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.continuous_reference import Arrival, Beside, Clocks
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import STATIC, STREAMS, QueryWriter, random_elements
 from tests.tpf_server.continuous.cqels.test_random_queries import (
-    EXAMPLES,
     RANDOM,
     check,
     emitted,
@@ -59,7 +59,7 @@ def _closing(text: str, opening: int) -> int:
     raise AssertionError(text)
 
 
-@settings(max_examples=EXAMPLES or 60, deadline=None)
+@examples(30)
 @given(RANDOM)
 def test_it_is_a_union_of_all_streams(random: Random) -> None:
     """Streams come with their first element."""
@@ -81,7 +81,7 @@ def test_it_is_a_union_of_all_streams(random: Random) -> None:
         assert whole == beside.all_of(ticks), (text, elements)
 
 
-@settings(max_examples=EXAMPLES or 30, deadline=None)
+@examples(15)
 @given(RANDOM)
 def test_each_stream_has_its_time(random: Random) -> None:
     """Elements, records and batches; streams that are ahead and behind."""

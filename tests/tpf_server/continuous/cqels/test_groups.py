@@ -4,9 +4,10 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.semantics import CQELS, PAPER_RSTREAM
 
@@ -19,7 +20,7 @@ AGGREGATES = (
 
 @pytest.mark.parametrize("modifier", ["", "ORDER BY ?m", "HAVING (COUNT(*) > 0)"])
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(st.integers(0, 2**32).map(Random))
 def test_the_row_of_a_group_comes_once_for_each_new_solution(
     aggregate: str, modifier: str, random: Random

@@ -1,17 +1,15 @@
-"""Queries that differ in one constant, recomputed, and each alone.
-
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
-"""
+"""Queries that differ in one constant, recomputed, and each alone."""
 
 from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from tests.support.continuous_reference import Arrival, Bag, Beside
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
-from tests.tpf_server.continuous.cqels.test_random_queries import EXAMPLES, RANDOM, compare, loaded
+from tests.tpf_server.continuous.cqels.test_random_queries import RANDOM, compare, loaded
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -89,7 +87,7 @@ def filled(random: Random, query: str, *, windows: bool) -> list[str]:
 def test_queries_together_emit_as_each_alone(kind: str) -> None:
     """See `test_random_queries`."""
 
-    @settings(max_examples=EXAMPLES or 12, deadline=None)
+    @examples(12)
     @given(RANDOM)
     def check(random: Random) -> None:
         compare(random, filled(random, QUERIES[kind], windows=random.random() < 0.4))
@@ -97,7 +95,7 @@ def test_queries_together_emit_as_each_alone(kind: str) -> None:
     check()
 
 
-@settings(max_examples=EXAMPLES or 50, deadline=None)
+@examples(25)
 @given(RANDOM)
 @example(Random(90001780))
 @example(Random(90001621))

@@ -1,9 +1,5 @@
-"""Random queries against a recomputation, and sharing instances against each alone.
+"""Random queries against a recomputation, and sharing instances against each alone."""
 
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
-"""
-
-import os
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -12,10 +8,11 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyoxigraph as ox
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Bag, Beside, Clocks, Tick
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -48,7 +45,6 @@ FLAT = (
     " STREAM <urn:s1> [W] { ?a <urn:v> ?w } FILTER(?v < ?w) }",
 )
 """Queries of the kind that share plans."""
-EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 RANDOM = st.integers(0, 2**32).map(Random)
 NEAR: set[Triple] = {
     (s, p, o) for s, p, o, *_ in (each.split() for each in STATIC.splitlines() if "near" in each)
@@ -67,7 +63,7 @@ def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
     return [(each.at, Counter(each.rows)) for each in query]
 
 
-@settings(max_examples=EXAMPLES or 100, deadline=None)
+@examples(50)
 @given(RANDOM)
 @example(Random(28841758))
 @example(Random(3005773))
@@ -91,7 +87,7 @@ def test_differences(random: Random) -> None:
         assert answers == [(at, all_) for at, new, old, all_ in ticks if new or old], text
 
 
-@settings(max_examples=EXAMPLES or 100, deadline=None)
+@examples(50)
 @given(RANDOM)
 @example(Random(2227))
 @example(Random(5101))
@@ -178,7 +174,7 @@ def constructed(solutions: Bag) -> Bag:
     return found
 
 
-@settings(max_examples=EXAMPLES or 50, deadline=None)
+@examples(25)
 @given(RANDOM)
 def test_triples_are_constructed_of_what_is_new(random: Random) -> None:
     body = QueryWriter(random).group()
@@ -218,7 +214,7 @@ class _Running(NamedTuple):
     broken: list[bool]
 
 
-@settings(max_examples=EXAMPLES or 40, deadline=None)
+@examples(20)
 @given(RANDOM)
 @example(Random(405954586))
 @example(Random(1001440))
@@ -377,7 +373,7 @@ def test_queries_together_emit_as_each_alone() -> None:
     """Whenever they are registered, and whatever becomes of the others."""
     spared = 0
 
-    @settings(max_examples=150, deadline=None)
+    @examples(75)
     @given(RANDOM)
     def check(random: Random) -> None:
         nonlocal spared
@@ -393,7 +389,7 @@ def test_queries_together_emit_as_each_alone() -> None:
         spared += compare(random, texts)
 
     check()
-    assert spared > 100
+    assert spared > 50
 
 
 def test_everything_is_emitted_for_every_instance() -> None:

@@ -7,9 +7,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ElementError
@@ -66,7 +67,7 @@ def emissions(engine, queries):
 
 @pytest.mark.parametrize("queries", [(STAR, GROUP), (STAR, PART), (GROUP, LAST), ()])
 @pytest.mark.parametrize("lateness", [0, 3])
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(some=st.lists(records, max_size=12), size=st.integers(1, 12))
 def test_a_batch_is_its_records(some, size, queries, lateness):
     found = []
@@ -186,7 +187,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(TEXTS)
 def test_what_is_seen_to_be_a_term_at_a_glance_is_one(texts):
     whole = [

@@ -4,13 +4,13 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from typer.testing import CliRunner
 
 from tests.support.continuous_reference import Arrival, Beside
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import NODES, STATIC
 from tests.tpf_server.continuous.cqels.test_random_queries import (
-    EXAMPLES,
     RANDOM,
     emitted,
     loaded,
@@ -39,7 +39,7 @@ def joined(random: Random) -> str:
     return f"SELECT ?a ?b ?c ?d WHERE {{ {' '.join(parts)} {condition} }}"
 
 
-@settings(max_examples=EXAMPLES or 40, deadline=None)
+@examples(20)
 @given(RANDOM)
 def test_each_routing_is_right(random: Random) -> None:
     """Recomputed while elements and static triples come and go."""

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Term
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_RSTREAM
 from tpf_server.continuous.engine.static.static_data import MemoryGraph
@@ -106,7 +107,7 @@ def _last(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(history=histories)
 def test_the_order_of_changes_does_not_matter(name: str, history: History) -> None:
     """With and without known differences."""

@@ -7,10 +7,11 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import literal
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError, TimestampError
@@ -199,7 +200,7 @@ STARS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(st.randoms(use_true_random=False), st.sampled_from([*SEMANTICS.values()]))
 def test_what_is_refused_changes_nothing(random, policy):
     """As first record, after a registration, amid others."""

@@ -3,10 +3,11 @@
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.csparql_reference import AT, TIMES, Clause, Reference, solutions
+from tests.support.examples import examples
 from tests.support.random_csparql import STREAMS, clauses, logical, queries, statics, timelines
 from tests.support.random_queries import PREFIX
 from tests.support.random_sparql import QueryWriter, randoms
@@ -54,7 +55,7 @@ def check(
         assert solutions(answer.variables, answer.rows) == wanted, (answer.at, csparql)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(queries, clauses, statics, timelines, st.sampled_from([(), RULES]))
 def test_every_answer_is_that_of_a_recomputation(
     query: tuple[str, str],
@@ -66,7 +67,7 @@ def test_every_answer_is_that_of_a_recomputation(
     check(query, sources, static, timeline, rules)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(randoms, clauses, statics, timelines, st.sampled_from([(), RULES]))
 def test_patterns_of_any_shape(
     random: Random,
@@ -80,7 +81,7 @@ def test_patterns_of_any_shape(
     check((query, query), sources, static, timeline, rules)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(20)
 @given(logical, logical, statics, timelines, st.sampled_from([(), RULES]))
 def test_timestamps_are_the_latest_of_a_triple(
     one: tuple[int, int],
@@ -111,7 +112,7 @@ def test_timestamps_are_the_latest_of_a_triple(
     check((csparql, sparql), sources, static, timeline, rules)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(st.integers(1, 4), st.integers(1, 2), timelines)
 def test_windows_that_count_triples(
     count: int, step: int, timeline: list[tuple[str, int, tuple[str, str, str]]]

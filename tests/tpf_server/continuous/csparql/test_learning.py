@@ -4,9 +4,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     STATIC,
     CsparqlWriter,
@@ -34,7 +35,7 @@ def engine(*, learn: bool, pace: Pace | None = None) -> Engine:
     return made
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(st.integers(0, 2**32).map(Random))
 def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> None:
     clauses = random_clauses(random)

@@ -8,9 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     CsparqlWriter,
     in_csparql,
@@ -107,7 +108,7 @@ def test_the_step_has_a_bound() -> None:
     assert engine.register_csparql(QUERY.format("r")).explain()["every_ms"] == [1000 * MOST_FACTOR]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.integers(0, 2**32).map(Random))
 def test_fewer_answers_and_none_that_is_another(random: Random) -> None:
     """AnswerRows with wide steps are a subset."""

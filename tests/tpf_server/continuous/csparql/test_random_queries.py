@@ -1,16 +1,13 @@
-"""Random queries while others come, fail and go, beside a recomputation.
+"""Random queries while others come, fail and go, beside a recomputation."""
 
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
-"""
-
-import os
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.csparql_reference import Clocks, Reference, Solutions, solutions
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -25,7 +22,6 @@ from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine.errors import CallbackError
 
-EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 RANDOM = st.integers(0, 2**32).map(Random)
 Triple = tuple[str, str, str]
 TIMELY = (
@@ -129,7 +125,7 @@ class Beside:
         return True
 
 
-@settings(max_examples=EXAMPLES or 60, deadline=None)
+@examples(30)
 @given(RANDOM)
 @example(Random(54809))
 def test_events_between_elements(random: Random) -> None:
@@ -216,7 +212,7 @@ def test_events_between_elements(random: Random) -> None:
     )
 
 
-@settings(max_examples=EXAMPLES or 60, deadline=None)
+@examples(30)
 @given(RANDOM)
 def test_rows_that_go_make_room_for_others(random: Random) -> None:
     """Whenever its windows are empty a query has the same room."""

@@ -1,18 +1,15 @@
-"""Queries that share windows answer as if alone, at the cost of those concerned.
+"""Queries that share windows answer as if alone, at the cost of those concerned."""
 
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
-"""
-
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.counted_calls import counted_calls
 from tests.support.csparql_reference import Clause, solutions
+from tests.support.examples import examples
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
 from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
@@ -20,8 +17,6 @@ from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError as Unsupported
 from tpf_server.continuous.engine.forgetting import reached
-
-EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 
 comings = st.lists(
     st.tuples(
@@ -124,7 +119,7 @@ _Coming = list[tuple[tuple[str, str], int, int, int, int | None]]
 _Timeline = list[tuple[str, int, Triple]]
 
 
-@settings(max_examples=EXAMPLES or 70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(35)
 @given(comings, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_come_and_go_answer_as_each_alone(
     coming: _Coming,
@@ -136,7 +131,7 @@ def test_queries_that_come_and_go_answer_as_each_alone(
     check(coming, windows, static, timeline, changes)
 
 
-@settings(max_examples=EXAMPLES or 70, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(35)
 @given(alike, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_differ_in_constants_answer_as_each_alone(
     coming: _Coming,

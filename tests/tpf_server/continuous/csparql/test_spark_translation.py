@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
 from tests.support.csparql_beside_spark import CONTENT, Timeline, contents
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.csparql_spark import settings as session_settings
+from tests.support.examples import examples
 from tests.support.random_csparql import STREAMS, clauses, queries, statics, timelines
 from tests.support.random_queries import PREFIX
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
@@ -67,11 +68,7 @@ def check(
     return expected
 
 
-@settings(
-    max_examples=10,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(queries, clauses, statics, timelines, st.sampled_from([(), RULES, RULES_ON_SPARK]))
 def test_random_queries(
     spark: Any,

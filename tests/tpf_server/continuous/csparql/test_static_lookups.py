@@ -1,19 +1,16 @@
-"""Static triples looked up by keys: reads, and exact changes.
+"""Static triples looked up by keys: reads, and exact changes."""
 
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
-"""
-
-import os
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tests.support.csparql_reference import Clause, Reference, solutions
+from tests.support.examples import examples
 from tests.tpf_server.continuous import test_side_by_side
 from tests.tpf_server.continuous.csparql import (
     test_against_reference,
@@ -32,7 +29,6 @@ from tpf_server.continuous.engine.static.static_cache import Preparation
 from tpf_server.continuous.engine.static.static_data import MemoryGraph, StoreGraph, agrees
 from tpf_server.store.protocols import StaticStore
 
-EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 RANDOM = st.integers(0, 2**32).map(Random)
 WINDOW = "FROM STREAM <urn:s> [RANGE 2s STEP 1s]"
 Triple = tuple[str, str, str]
@@ -405,7 +401,7 @@ def looking_up(patch: pytest.MonkeyPatch, small: int, least: int, cost: int) -> 
     patch.setattr(static_table, "LOOKUP_COST", cost)
 
 
-@settings(max_examples=EXAMPLES or 120, deadline=None)
+@examples(60)
 @given(RANDOM)
 def test_changes_are_seen_of_keys_that_were_looked_up_and_of_others(random: Random) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     CsparqlWriter,
     QueryWriter,
@@ -52,7 +53,7 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return [row if row[2] else row[:3] for row in rows]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(RANDOM)
 def test_rows_are_those_of_the_objects(random: Random) -> None:
     text = QueryWriter(random).query()
@@ -74,7 +75,7 @@ def test_rows_are_those_of_the_objects(random: Random) -> None:
             assert columns.columns.schema.names[3:] == list(columns.query.query.variables)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(RANDOM)
 def test_rows_are_those_of_answers_at_instants(random: Random) -> None:
     clauses = random_clauses(random)

@@ -1,23 +1,21 @@
 """Random queries over random elements, recomputed at every millisecond.
 
-More of them: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
 
 The recomputation lists the windows, checks the strategies at each instant, and evaluates a few
 query
 shapes in Python over sets of triples.
 """
 
-import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 
-EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 END = 40
 HORIZON = END + 90
 STREAMS = ("http://x/s", "http://x/t")
@@ -309,7 +307,7 @@ elements = st.lists(
 )
 
 
-@settings(max_examples=EXAMPLES or 200, deadline=None)
+@examples(100)
 @given(st.lists(cases, min_size=1, max_size=3), elements)
 def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[Element]) -> None:
     engine = Engine()
@@ -336,7 +334,7 @@ coming = st.lists(cases, min_size=1, max_size=2).flatmap(
 """Queries, most of them equal, and before which element they come."""
 
 
-@settings(max_examples=EXAMPLES or 100, deadline=None)
+@examples(50)
 @given(coming, elements)
 def test_queries_that_come_later_answer_as_each_alone(
     found: list[tuple[Case, int]], came: list[Element]

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from annotations.instants import to_micros
@@ -17,6 +16,7 @@ from annotations.labels import Expiration, Fact, FactKey, Interval
 from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tests.support.examples import examples
 from tests.support.live_model import LiveModel, RefusedError
 from tests.support.postgres import Addresses
 from tpf_server.errors import PublishError
@@ -205,7 +205,7 @@ sizes = st.one_of(
     size=sizes,
     data=st.data(),
 )
-@hypothesis_settings(max_examples=60, deadline=None)
+@examples(30)
 def test_any_snapshot_shows_what_the_model_shows(
     addresses: Addresses,
     batches: list[Publication],

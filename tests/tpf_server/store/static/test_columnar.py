@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import (
@@ -22,6 +22,7 @@ from annotations.terms import (
     triple_term,
     variable,
 )
+from tests.support.examples import examples
 from tests.support.stores import matches, static_store
 from tpf_server.errors import StoreClosedError
 from tpf_server.store.protocols import quad_columns
@@ -47,7 +48,7 @@ patterns = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40)
 @given(
     st.lists(quads, max_size=60) | st.lists(triples, max_size=60),
     st.lists(patterns, min_size=1, max_size=30),
@@ -69,7 +70,7 @@ def test_any_pattern_and_page_as_the_model(
             assert store.columns(pattern, offset, limit) == quad_columns(page)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(
     st.lists(quads, max_size=60) | st.lists(triples, max_size=60),
     st.lists(quads, max_size=60),
@@ -86,7 +87,7 @@ def test_which_of_many_quads_are_held(data: list[Quad], asked: list[Quad], few: 
         assert set(store.held(asked)) == set(asked) & set(data)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(st.lists(quads, max_size=60) | st.lists(triples, max_size=60), st.integers(1, 5))
 def test_what_is_frequent_as_counted(data: list[Quad], most: int) -> None:
     with (
@@ -165,7 +166,7 @@ any_terms = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.lists(any_terms, min_size=1, max_size=40), any_terms)
 def test_every_kind_of_term_comes_back(objects: list[Term], other: Term) -> None:
     data = [Quad(NODES[0], NODES[1], term) for term in objects]

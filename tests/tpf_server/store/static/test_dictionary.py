@@ -6,16 +6,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tpf_server.errors import CorruptStoreError
 from tpf_server.store.static.dictionary import Dictionary, write_dictionary
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(st.sets(texts, max_size=60), texts, st.sampled_from([(1, 4), (2, 3), (4, 1000), (64, 1000)]))
 def test_any_term(held: set[str], other: str, fence: tuple[int, int]) -> None:
     terms = sorted({"", *held})

@@ -3,9 +3,10 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.random_continuous_queries import NODES
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
@@ -15,7 +16,7 @@ BLANKS = tuple(f"_:b{number}" for number in range(4))
 QUERY = "DESCRIBE ?a <urn:n0> FROM <urn:g> { STREAM <urn:s> [RANGE 5ms] { ?a <urn:p> ?b } }"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32).map(Random))
 def test_it_says_what_a_dataflow_says(random: Random) -> None:
     """C-SPARQL has descriptions as a part of its dataflow."""

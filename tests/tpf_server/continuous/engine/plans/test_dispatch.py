@@ -4,10 +4,11 @@ from functools import partial
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
+from tests.support.examples import examples
 from tests.tpf_server.continuous.cqels.test_random_queries import RANDOM, compare
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Call, VariableRef
@@ -32,7 +33,7 @@ TERMS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(
     st.sampled_from(sorted(MIRRORED)),
     st.lists(st.tuples(st.sampled_from(TERMS), st.booleans()), max_size=12),
@@ -88,7 +89,7 @@ def test_queries_together_emit_as_each_alone() -> None:
     """See `test_random_queries`."""
     spared = 0
 
-    @settings(max_examples=120, deadline=None)
+    @examples(60)
     @given(RANDOM)
     def check(random: Random) -> None:
         nonlocal spared

@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
+from tests.support.examples import examples
 from tests.tpf_server.continuous.cqels.test_static_changes import QUERIES, arrivals
 from tests.tpf_server.continuous.test_web import EPOCH, Site, element
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
@@ -74,7 +75,7 @@ def exchange(engine: Engine, version: str, parts: dict[Term, Triples], how: str)
 
 
 @pytest.mark.parametrize("name", [*QUERIES, *PERIODIC])
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(first=stores, second=stores, memory=triples, one=arrivals, two=arrivals)
 def test_what_was_prepared_is_what_is_found_anew(
     name: str,

@@ -3,10 +3,11 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.semantics import CQELS, PAPER
@@ -119,7 +120,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("semantics", [PAPER, CQELS])
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(steps=steps, first=st.lists(st.integers(0, len(QUERIES) - 1), max_size=4))
 def test_together_is_as_alone(steps, first, semantics) -> None:
     together, _ = engine_with([], semantics)
