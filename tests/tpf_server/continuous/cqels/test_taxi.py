@@ -71,10 +71,10 @@ def test_trips_in_batches_are_the_same_trips(trips, query):
 @pytest.mark.parametrize(
     ("query", "anew", "minutes", "count", "step"),
     [
-        (frequent_routes, frequent_routes_anew, 5, 10_000, 2),
-        (frequent_routes, frequent_routes_anew, 30, 10_000, 4),
-        (profitable_areas, profitable_areas_anew, 6, 5_000, 2),
-        (profitable_areas, profitable_areas_anew, 30, 6_000, 5),
+        (frequent_routes, frequent_routes_anew, 5, 10_000, 4),
+        (frequent_routes, frequent_routes_anew, 30, 10_000, 8),
+        (profitable_areas, profitable_areas_anew, 6, 5_000, 4),
+        (profitable_areas, profitable_areas_anew, 30, 6_000, 10),
     ],
 )
 def test_the_answer_is_what_is_computed_anew(trips, query, anew, minutes, count, step):
