@@ -2,7 +2,10 @@
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +29,11 @@ for profile in ("ci", "default"):
         suppress_health_check=set(HealthCheck) - {HealthCheck.function_scoped_fixture},
     )
 settings.load_profile("ci")
+
+# Files of tests are in memory, where no store waits for a disk, unless there is little of it.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    tempfile.tempdir = os.environ["TMPDIR"] = str(MEMORY)
 
 # Modules and tests are loaded by the million objects, of which none is garbage: by default it would
 # be looked for hundreds of times.

@@ -20,7 +20,7 @@ from tests.support.facts import older_intervals, points
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.timelines import START, Timeline, timelines
-from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, SECOND, SHM, Engine, selects
+from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, SECOND, Engine, selects
 from tpf_client import Client, Solutions
 from tpf_client.errors import HistoryError, QuerySyntaxError, UnsupportedQueryError
 
@@ -99,7 +99,7 @@ def test_the_servers_history_gives_the_answer_of_then(
     timeline: Timeline, asked: list[tuple[str, datetime]], view: str, page_labels: bool
 ) -> None:
     timeline = _told(timeline)
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         server = _served(Path(folder), timeline, page_labels=page_labels)
         for query, at in asked:
             _check(server, f"/{view}", timeline.publications(), query, at)
@@ -121,7 +121,7 @@ def test_intervals_in_the_data_give_the_answer_of_then(
     # The fragment of a triple can carry one interval of this kind.
     quads = Counter(fact.quad for fact in timeline.publications().facts())
     assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         server = _foreign(Path(folder), timeline, method, written)
         for query, at in asked:
             _check(server, "", timeline.publications(), query, at)
@@ -144,7 +144,7 @@ def test_a_replay_shows_every_state(
     assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
     model = timeline.publications()
     end = timeline.instants()[-1] + SECOND
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         ours = method in ("server", "plain")
         server = (
             _served(Path(folder), timeline, page_labels=method == "plain")

@@ -52,8 +52,6 @@ UNIVERSE = Universe(
     live_graphs=[DEFAULT_GRAPH, DEFAULT_GRAPH, DEFAULT_GRAPH, *random_queries.GRAPHS],
 )
 ONE_LIVE_GRAPH = replace(UNIVERSE, live_graphs=[DEFAULT_GRAPH])
-SHM = Path("/dev/shm")
-"""Where the stores need not wait for a disk, if there is such a place."""
 
 Looks: TypeAlias = Generator[Tick | datetime]
 Row: TypeAlias = tuple[str | None, ...]
@@ -156,7 +154,7 @@ def serve(
 ) -> Iterator[tuple[LiveServer, Publications]]:
     """A server to which the timeline is published as its clock goes on, from `begin`."""
     model = Publications(timeline.static)
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         server = LiveServer(Path(folder), timeline.static, **{"max_age": 1.0, **options})
         server.clock.advance_to(begin)
 
