@@ -28,6 +28,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from experiments.harness import peers
 from tests.support import tab_follower
+from tests.support.examples import TIMES
 from tests.support.live_server import START
 from tests.support.peers import HERE
 from tests.support.random_sparql import QueryWriter, random_quads
@@ -45,7 +46,7 @@ pytestmark = [
     pytest.mark.skipif(not NODES, reason="no Node found: tests/peers/install"),
 ]
 
-QUERIES = int(os.environ.get("TPF_TAB_QUERIES", "200"))
+QUERIES = 80 * TIMES
 TOGETHER = 20
 """Queries over the same data."""
 W3C_STEP = 8
@@ -155,7 +156,7 @@ json.dumps([n for n in {sorted(names)!r} if importlib.util.find_spec(n) is None]
 
 def test_random_queries(pyodide: InPyodide, tmp_path: Path) -> None:
     with Shelf(tmp_path) as shelf:
-        for seed in range(max(QUERIES // TOGETHER, 1)):
+        for seed in range(QUERIES // TOGETHER):
             random = Random(seed)
             sizes = {"page_size": 3, "server": {"max_page_size": 5, "max_values": 3}}
             url, _ = shelf.add(sorted(random_quads(random)), live=False, **sizes)
@@ -196,7 +197,7 @@ def _in_any_order(updates: list[dict[str, Any]]) -> list[object]:
 
 def test_continuous_queries_have_the_updates_of_cpython(pyodide: InPyodide, tmp_path: Path) -> None:
     changes = followed = 0
-    for seed in range(max(QUERIES // TOGETHER, 1)):
+    for seed in range(QUERIES // TOGETHER):
         random = Random(seed)
         quads = sorted(random_quads(random))
         # Labelled facts have one value at a time, and no other is static.

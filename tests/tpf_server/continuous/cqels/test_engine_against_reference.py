@@ -197,7 +197,7 @@ def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
 
 
 @pytest.mark.parametrize("name", [*FLAT, *NESTED])
-@examples(12)
+@examples(8)
 @given(first=windows, second=windows, stream=streams)
 def test_differences(name, first, second, stream):
     text = (FLAT | NESTED)[name].replace("W1", first).replace("W2", second)
@@ -245,7 +245,7 @@ def test_what_is_replayed_is_emitted_as_it_was_live(policy, name, first, second,
 
 
 @pytest.mark.parametrize("name", FLAT)
-@examples(12)
+@examples(8)
 @given(first=windows, second=windows, stream=streams)
 def test_derivations(name, first, second, stream):
     text = FLAT[name].replace("W1", first).replace("W2", second)

@@ -87,7 +87,7 @@ def filled(random: Random, query: str, *, windows: bool) -> list[str]:
 def test_queries_together_emit_as_each_alone(kind: str) -> None:
     """See `test_random_queries`."""
 
-    @examples(12)
+    @examples(8)
     @given(RANDOM)
     def check(random: Random) -> None:
         compare(random, filled(random, QUERIES[kind], windows=random.random() < 0.4))
