@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pyoxigraph
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations import nesting
@@ -230,7 +230,7 @@ def deepest(context: dict[str, Any], name: str, around: frozenset[str] = frozens
     return 1 + max((deepest(context, each, around | {name}) for each in used), default=0)
 
 
-@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, fixtures=True)
 @given(context=st.dictionaries(NAMES, DEFINITIONS))
 def test_definitions_are_followed_as_deep_as_they_go(
     context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -285,7 +285,7 @@ XML_NODES = st.recursive(
 )  # fmt: skip
 
 
-@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, fixtures=True)
 @given(most=st.sampled_from([0, 1_000, 5_000, 20_000]), document=st.one_of(
     LD.map(lambda each: (json.dumps(each).encode(), JSON)),
     XML_NODES.map(lambda each: (rdf_xml(each.encode()), XML)),

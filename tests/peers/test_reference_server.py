@@ -13,7 +13,7 @@ from typing import Any
 import pyoxigraph
 import pytest
 import requests
-from hypothesis import HealthCheck, given
+from hypothesis import given
 
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
@@ -147,7 +147,7 @@ def test_shapes_of_queries(base: str) -> None:
 
 
 @LDF_SERVER.needed
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, fixtures=True)
 @given(query=queries.filter(lambda text: "GRAPH" not in text))
 def test_random_queries(base: str, query: str) -> None:
     with Client(base + "small") as client:

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
@@ -22,7 +22,7 @@ NAMES = st.sampled_from(
 )
 VIEWS = ["", "/plain", "/singleton-property", "/named-graph", "/implicit-graph", "/reification",
          "/rdf-1.2"]  # fmt: skip
-FUZZ = examples(75, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = examples(75, fixtures=True)
 
 
 @FUZZ

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
@@ -62,7 +62,7 @@ def _two(one: Term, other: Term) -> dict[Quad, Label]:
 
 
 @pytest.mark.parametrize("view", VIEW_NAMES)
-@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(10, fixtures=True)
 @example(facts=_two(SEEN, literal("plain")))
 @example(facts=_two(literal("x; <urn:p> <urn:o>", datatype=XSD_INTEGER), literal("plain")))
 @example(facts=_two(literal("7", datatype=XSD_INTEGER), literal("plain")))

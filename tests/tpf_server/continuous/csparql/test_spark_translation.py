@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
@@ -68,7 +68,7 @@ def check(
     return expected
 
 
-@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(10, fixtures=True)
 @given(queries, clauses, statics, timelines, st.sampled_from([(), RULES, RULES_ON_SPARK]))
 def test_random_queries(
     spark: Any,
