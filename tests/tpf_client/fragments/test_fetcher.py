@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 import requests
 import responses
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.clock import ManualClock, SystemClock
@@ -170,7 +170,6 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says() -> None:
     assert fetcher.statistics.retries == 2
 
 
-@settings(deadline=None)
 @given(
     rate=st.floats(0.1, 200),
     asked=st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 2)), min_size=1, max_size=80),
