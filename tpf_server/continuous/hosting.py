@@ -42,7 +42,7 @@ from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.result_log import (
     Event,
-    KeepsResults,
+    KeptResults,
     Positions,
     Receipts,
     Registration,
@@ -413,9 +413,9 @@ class Hosting:
         finally:
             self._silent = False
 
-    def take_up(self, kept: KeepsResults, receipts: Receipts) -> Positions:
+    def take_up(self, results: KeptResults, receipts: Receipts) -> Positions:
         """Resume the logs and receipts of an earlier server; return its positions in pushing."""
-        logs, batches, pushed = kept.take_results()
+        logs, batches, pushed = results
         receipts.take_up(batches)
         for name in logs.keys() & self.queries.keys():
             self.queries[name].log.take_up(logs[name])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 from annotations.terms import Term
 from annotations.whole_files import make_durable, replaced_file
@@ -95,11 +95,8 @@ KeptBatch: TypeAlias = tuple[str, str, int, int, int]
 """A stream and the identifier of a batch; how many of it were accepted, dropped and late."""
 
 
-class KeepsResults(Protocol):
-    """What keeps results for the next server."""
-
-    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
-        """Take the logs of queries, the receipts of batches, and positions in pushing."""
+KeptResults: TypeAlias = tuple[dict[str, KeptLog], list[KeptBatch], Positions]
+"""The logs of queries, the receipts of batches, and positions in pushing."""
 
 
 # What was registered, kept in a file, so that a server that starts again has it again.
@@ -172,7 +169,7 @@ class Registrations:
         }
         self._write(self._path, body, 1)
 
-    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
+    def take_results(self) -> KeptResults:
         """Read and remove the results."""
         with _reading(self._results):
             with self._ownership.held() as mine:

@@ -40,6 +40,7 @@ from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosting import NATIVE, HostedQuery, Hosting, ParsedRegistration, Policies
 from tpf_server.continuous.remote_streams import RemoteStreams
 from tpf_server.continuous.result_log import (
+    KeptResults,
     Receipt,
     Receipts,
     Registration,
@@ -269,11 +270,14 @@ class ContinuousService:
         least = max((max(each.begun, each.ended or 0) for each in queries), default=1)
         with self._hosting.silence():
             self._replay(queries, () if windows is None else windows.steps(least))
-        for kept in (registrations,) if windows is None else (registrations, windows):
-            self._links.resume(self._hosting.take_up(kept, self._intake.receipts))
+        self._take_up(registrations.take_results())
         if windows is not None:
+            self._take_up(windows.take_results())
             windows.forget(*(windows.queries - self._hosting.queries.keys()))
             self.advance()  # before elements come, which may be late
+
+    def _take_up(self, results: KeptResults) -> None:
+        self._links.resume(self._hosting.take_up(results, self._intake.receipts))
 
     def _replay(self, queries: Sequence[Registration], steps: Iterable[LoggedStep]) -> None:
         names = [each.name for each in queries]

@@ -38,7 +38,7 @@ from tpf_server.continuous.result_log import (
     TAKEN_OVER,
     KeptBatch,
     KeptLog,
-    Positions,
+    KeptResults,
     Registration,
 )
 from tpf_server.continuous.rspql.rspql_query import SlidingWindow
@@ -173,8 +173,8 @@ class WindowLog:
         self.number = max(self.number, least)
         self._begins = (self.advanced,)
 
-    def take_results(self) -> tuple[dict[str, KeptLog], list[KeptBatch], Positions]:
-        """Return emissions by query, receipts and positions, as `Registrations.take_results`."""
+    def take_results(self) -> KeptResults:
+        """Return the results of an earlier server."""
         select = self._connection.execute
         events: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
         for query, number, rows, text in select("SELECT * FROM emissions ORDER BY query, number"):
