@@ -61,8 +61,6 @@ CREATE TABLE IF NOT EXISTS pushed (query TEXT PRIMARY KEY, after INTEGER, until 
 COMMIT;
 """
 _RECEIPTS: Final = 10_000
-_SPARE: Final = 100
-"""So many steps or emissions more than needed are dropped together."""
 _SECOND: Final = 1_000
 
 
@@ -99,6 +97,7 @@ class WindowLog:
     Args:
         path: of the file.
         slack: milliseconds by which windows may be behind the newest element of their stream.
+        spare: steps or emissions that are dropped together, at least.
 
     Attributes:
         number: of the next step.
@@ -106,8 +105,9 @@ class WindowLog:
         pending: something was not written yet.
     """
 
-    def __init__(self, path: Path, slack: int) -> None:
+    def __init__(self, path: Path, slack: int, spare: int = 100) -> None:
         self._path = path
+        self._spare = spare
         self._slack = slack + _SECOND
         self._mark = secrets.token_hex(16)
         self._lock = threading.Lock()
@@ -253,7 +253,7 @@ class WindowLog:
                 logs.append(hosted.log)
                 emissions += [(name, *each) for each in hosted.log.held(hosted.encode)]
                 oldest = hosted.log.oldest
-                if oldest > self._oldest.get(name, oldest) + _SPARE:
+                if oldest > self._oldest.get(name, oldest) + self._spare:
                     gone.append((name, oldest))
         # The instants of a query begin when time first advances.
         begins = self._begins not in (None, (self.advanced,))
@@ -272,7 +272,7 @@ class WindowLog:
             write("INSERT INTO emissions VALUES (?, ?, ?, ?)", emissions)
             write("DELETE FROM emissions WHERE query = ? AND number < ? AND text NOT NULL", gone)
             self._since += len(self._steps)
-            if self._since > _SPARE + sum(map(len, self._extents.values())) // 4:
+            if self._since > self._spare + sum(map(len, self._extents.values())) // 4:
                 self._prune(connection, queries.values())
         self._begins = None if begins else self._begins
         self._steps.clear()

@@ -6,6 +6,8 @@
 import json
 import os
 import random
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +20,7 @@ from annotations.clock import ManualClock
 from annotations.terms import Term
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.engine.elements.elements import Element, in_graph, milliseconds
+from tpf_server.continuous.engine.errors import RegistrationsError
 from tpf_server.continuous.engine.records.record_bodies import RecordBody, read_records
 from tpf_server.continuous.hosting import Policies, as_lines
 from tpf_server.continuous.result_log import Registrations
@@ -102,15 +105,17 @@ class Run:
         if self.folder is not None:
             registrations = Registrations(self.folder / "kept.json")
             slack = self.lateness + (self.policies.ahead + self.policies.delay if by_clock else 0)
-            windows = WindowLog(self.folder / "kept.sqlite", slack)
+            windows = WindowLog(self.folder / "kept.sqlite", slack, spare=3)
         self.service = ContinuousService(
             engine, self.clock, self.policies, registrations, windows=windows
         )
+        self.service.advance()
 
     def kill(self) -> None:
-        """Begin again from the files; what was in memory is gone."""
+        """Begin again from the files; what was in memory is gone. One without is asked to go on."""
         if self.folder is not None:
             self.start()
+        self.service.advance()
 
     def results(self) -> dict[str, list[Any]]:
         """Return all that readers see, with the numbers of events; rows have no order."""
@@ -190,8 +195,8 @@ def test_killed_servers_answer_as_one_that_was_not(tmp_path: Path, seed: int) ->
             for run in runs:
                 run.service.push(last[0], last[1], batch=last[2])
         if chance.random() < 0.12:
-            runs[1].kill()
-            runs[0].service.advance()
+            for run in runs:
+                run.kill()
             if last is not None:  # whoever did not get an answer asks again
                 assert runs[1].service.push(last[0], last[1], batch=last[2]).repeated
         if chance.random() < 0.1 or number == STEPS - 1:
@@ -203,3 +208,34 @@ def _registered(run: Run, arguments: dict[str, Any]) -> str | None:
         return run.service.register(**arguments).id
     except Exception as error:  # noqa: BLE001 - the same of both
         return None if "already" in str(error) or "feed itself" in str(error) else repr(error)
+
+
+@pytest.mark.parametrize("window", ["RANGE 1s", "TRIPLES 20", "ALL"])
+def test_the_log_keeps_what_windows_need(tmp_path: Path, window: str) -> None:
+    run = Run(tmp_path, Policies(time="elements"))
+    query = f"CONSTRUCT {{ ?a <urn:m> ?x }} {{ STREAM <s> [{window}] {{ ?a <urn:p> ?x }} }}"
+    run.service.register(query, name="q", into="m")
+    run.service.register("SELECT * { STREAM <m> [RANGE 2s] { ?a <urn:m> ?x } }", name="m")
+    for number in range(400):
+        triples = ((Term(f"<urn:a{number}>"), P, Term('"x"')),)
+        run.service.push("s", [Element(100 * number, triples, 1)])
+    with closing(sqlite3.connect(tmp_path / "kept.sqlite")) as connection:
+        ((count, newest),) = connection.execute("SELECT count(*), max(newest) FROM steps")
+    # A second of slack, two of the stream that is made, and a quarter more.
+    most = {"RANGE 1s": 60, "TRIPLES 20": 70, "ALL": 400}[window]
+    assert newest == 39_900
+    assert most * 2 // 3 <= count <= most
+
+
+def test_a_server_that_another_has_followed_acknowledges_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path, Policies(time="elements"))
+    run.service.register("SELECT * { STREAM <s> [ALL] { ?a <urn:p> ?x } }", name="q")
+    before = run.service
+    run.kill()
+    element = Element(1_000, ((Term("<urn:a>"), P, Term('"x"')),), 1)
+    for _ in range(2):
+        with pytest.raises(RegistrationsError, match="another server has begun with it"):
+            before.push("s", [element], batch="1")
+    assert before.query("q").log.last == before.query("q").log.begin
+    assert not run.service.push("s", [element], batch="1").repeated
+    assert len(run.results()["q"]) == 1
