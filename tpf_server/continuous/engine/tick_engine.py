@@ -435,6 +435,8 @@ class TickEngine(QueryEngine):
         if self.position(name) == position:
             return
         self.settle()
+        if position.newest is not None:
+            self._release(self._waiting.until(position.newest - self.lateness))
         if position.front > self.front:
             self._pass_until(position.front + 1)
             self._pass(position.front)
