@@ -132,8 +132,8 @@ function renderView() {
   if (view === "table" || view === "history") {
     // Where nothing is labelled there is nothing that would run down.
     at("table").classList.toggle("unlabelled", !session.dynamic);
-    table.show(answer.vars, rows, page.prefixes);
     renderEmpty(rows);
+    table.show(answer.vars, rows, page.prefixes);
   } else if (view === "chart") chart.draw();
   else if (view === "map") renderMap(rows);
   else if (session.hosted) drawOperators(at("steps"), session.hosted, page.prefixes);
