@@ -50,7 +50,7 @@ QUERIES = {
     "grouped": f"SELECT ?b (COUNT(?c) AS ?n) {{ {GROUPS} }} GROUP BY ?b",
     "beside nothing": f"SELECT ?b ?c {{ {TWO} FILTER NOT EXISTS {{ {ONE} }} FILTER(?c > @C) }}",
     "beside something": f"SELECT ?b ?c {{ {TWO} FILTER EXISTS {{ {ONE} {TWO} }} FILTER(?c > @C) }}",
-    "twice": f"SELECT ?b ?c {{ {TWO} OPTIONAL {{ {ONE} FILTER(?a != ?b) }} FILTER(?c > @C)"
+    "twice": f"SELECT ?b ?c {{ {TWO} OPTIONAL {{ {ONE} }} FILTER(?c > @C)"
     f" FILTER NOT EXISTS {{ {ONE} FILTER EXISTS {{ ?a <urn:near> ?b }} }}"
     f" MINUS {{ {{ {ONE} ?b <urn:near> ?a }} UNION {{ ?b <urn:kind> ?d }} }} }}",
     "without others": f"SELECT ?b (?c + 1 AS ?d) {{ {TWO} MINUS {{ {ONE} }} FILTER(@C < ?c) }}",

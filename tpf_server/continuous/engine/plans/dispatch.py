@@ -1,5 +1,6 @@
 """Assign solutions to the queries whose constants compare with them, by an index of these."""
 
+import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -266,7 +267,12 @@ class Dispatch(Node):
     def _seen_by(self, solution: Solution) -> tuple[int, int]:
         """Return the last query that does not see a solution yet, and the last that does."""
         after = max([solution[position] for position in self._afters], default=0)
-        return after, min([stamp for position in self._stamps if (stamp := solution[position])])
+        return after, _least(solution, self._stamps)
+
+
+def _least(solution: Solution, positions: Sequence[int]) -> int:
+    """Return the least stamp of a solution; one of static data alone has none, and all see it."""
+    return min([each for at in positions if (each := solution[at])], default=sys.maxsize)
 
 
 class NettingDispatch(Dispatch):
@@ -325,7 +331,7 @@ class Newest(Node):
         key = self._key(solution)
         counts = self._counts.setdefault(key, {})
         before = max([stamp for stamp, total in counts.items() if total > 0], default=0)
-        stamp = min([stamp for position in self._stamps if (stamp := solution[position])])
+        stamp = _least(solution, self._stamps)
         counts[stamp] = counts.get(stamp, 0) + count
         if not counts[stamp]:
             del counts[stamp]
