@@ -85,7 +85,7 @@ def _weight(page: Page) -> int:
 _SECOND = timedelta(seconds=1)
 _DRIFT = 2e-4
 _ZERO = timedelta(0)
-_EXACT = timedelta(seconds=30)
+_EXACT = timedelta(seconds=20)
 """For so long the drift from an exact instant is less than most round trips take."""
 
 
@@ -372,7 +372,8 @@ class Fetcher:
         if kept is not None and (
             response.status == HTTPStatus.NOT_MODIFIED or digest == kept.digest
         ):
-            evaluated_at = max(kept.evaluated_at, fallback)
+            shown = _shown(kept.metadata.evaluated_at, response, clock, fallback)
+            evaluated_at = max(kept.evaluated_at, fallback, shown)
             return replace(
                 kept,
                 evaluated_at=evaluated_at,
@@ -394,20 +395,7 @@ class Fetcher:
             raise
         metadata = self._checked(content.metadata, request.url)
         documentation = None if metadata.forms else self._documentation(response, request.url)
-        evaluated_at, made = fallback, metadata.evaluated_at
-        if made is not None:
-            evaluated_at, since = made, made_before(response.headers)
-            # A page that is pinned to an older instant says nothing about the present.
-            if "Memento-Datetime" in response.headers or from_cache(response.headers):
-                pass
-            elif since is not None:
-                evaluated_at = shifted(made, since)
-                if date is not None and abs(evaluated_at - date) < _SECOND:
-                    clock.observe_instant(evaluated_at, response.sent, response.received)
-            elif date is not None:
-                # A server sends a page again while it is right.
-                clock.observe_date(date, response.sent, response.received, made)
-                evaluated_at = max(made, clock.bounded(date, response.sent))
+        evaluated_at = _shown(metadata.evaluated_at, response, clock, fallback)
         base = fallback if stored else max(evaluated_at, fallback)
         return Page(
             url=request.url,
@@ -452,6 +440,27 @@ class Fetcher:
             if each is not None:
                 for name, count in done.items():
                     setattr(each, name, getattr(each, name) + count)
+
+
+def _shown(
+    made: datetime | None, response: Response, clock: ServerClock, fallback: datetime
+) -> datetime:
+    """Return the instant that a page shows which was made at `made`, and learn from it."""
+    headers = response.headers
+    # A page that is pinned to an older instant says nothing about the present.
+    if made is None or "Memento-Datetime" in headers or from_cache(headers):
+        return made or fallback
+    date, since = read_http_date(headers.get("Date")), made_before(headers)
+    if since is not None:
+        instant = shifted(made, since)
+        if date is not None and abs(instant - date) < _SECOND:
+            clock.observe_instant(instant, response.sent, response.received)
+        return instant
+    if date is None:
+        return made
+    # A server sends a page again while it is right.
+    clock.observe_date(date, response.sent, response.received, made)
+    return max(made, clock.bounded(date, response.sent))
 
 
 def _tag(headers: Mapping[str, str]) -> str | None:

@@ -51,13 +51,12 @@ def plan_query(
     *,
     strict: bool = False,
 ) -> Output:
-    """Build the dataflow of a query, which depends on estimates (see `planned`).
+    """Build the dataflow of a query that `check` passed; it depends on estimates (see `planned`).
 
     `now` is the value of NOW(); `allowed` are the URLs of SERVICE (``None``: any); `strict` refuses
     unknown functions, whose calls are otherwise errors.
 
     Raises:
-        UnsupportedQueryError: the query cannot be answered; no request was sent.
         MissingEstimates: some are missing.
     """
     services: dict[Term, FragmentLeaves] = {}
@@ -81,7 +80,6 @@ def plan_query(
             services[endpoint] = FragmentLeaves(evaluation, sources[endpoint], plan=leaves.plan)
         return services[endpoint]
 
-    check(query, allowed, strict=strict)
     pattern = put_constants(split_values(filters_to_values(push_filters(query.pattern))))
     if query.form == "ASK" and not evaluation.live:
         pattern = Slice(pattern, 0, 1)
@@ -135,7 +133,7 @@ class _NoFragments:
 
 
 def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool = False) -> None:
-    """Check that a query can be answered, without any request; see `plan_query`.
+    """Check that a query can be answered, without any request.
 
     Raises:
         UnsupportedQueryError: it cannot.

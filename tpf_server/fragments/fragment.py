@@ -181,6 +181,12 @@ def entity_tag(content: str, instant: int | None, coding: str = "") -> str:
     return f'"{content}{at}~{coding}"' if coding else f'"{content}{at}"'
 
 
+def tag_instant(tag: str) -> int | None:
+    """Return the instant in an `entity_tag`, if it has one."""
+    match = _TAG.fullmatch(tag)
+    return int(match[2], 16) if match is not None and match[2] else None
+
+
 def matching_tag(field: str, tag: str) -> str | None:
     """Return the tag of an ``If-None-Match`` field that matches this one weakly."""
     if field == tag or field.strip() == "*":

@@ -19,6 +19,7 @@ from tpf_server.fragments.fragment import (
     matching_tag,
     max_age,
     pin,
+    tag_instant,
 )
 from tpf_server.fragments.request import read_request
 from tpf_server.fragments.writers.base import Chosen, Negotiator
@@ -127,6 +128,7 @@ def read_fragment(
         if known is not None:
             # About the client's copy, which may be of another instant.
             fields = [*_freshness(query, chosen, environ), ("ETag", known), _vary(query)]
+            fields += _age(query, chosen, environ, tag_instant(known))
             return Reply("304 Not Modified", [*fields, ANY_ORIGIN], b"")
     codings = _PLAIN
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
@@ -146,9 +148,7 @@ def read_fragment(
     ]
     # Who has a page of before has its links, and what else stays the same.
     headers += PUBLIC if brief else [*COMMON, *_links(query)]
-    asked_origin = _TIMED in environ.get("HTTP_CACHE_CONTROL", "")
-    if asked_origin and instant is not None and page.shared and not _is_html(chosen):
-        headers.append(("Server-Timing", f"made;dur={(instant - sent.instant) / 1000:.0f}"))
+    headers += _age(query, chosen, environ, sent.instant)
     if page.announced:
         announcement = dictionary_field(query.request.page_url)
         if announcement is not None:
@@ -177,6 +177,16 @@ def _freshness(
     fields = [date, expires] if brief else [date, ("Cache-Control", control), expires]
     kept = kept_until(query) if "HTTP_VIA" in environ else None
     return fields if kept is None else [*fields, ("X-Accel-Expires", f"@{kept}")]
+
+
+def _age(
+    query: PinnedRequest, chosen: Chosen, environ: WSGIEnvironment, made: int | None
+) -> list[tuple[str, str]]:
+    """Return how old a page is that was made at this instant, for who asks."""
+    asked = _TIMED in environ.get("HTTP_CACHE_CONTROL", "") and not _is_html(chosen)
+    if not asked or made is None or query.snapshot is None or query.request.snapshot is not None:
+        return []
+    return [("Server-Timing", f"made;dur={(query.snapshot.instant - made) // 1000}")]
 
 
 def _is_html(chosen: Chosen) -> bool:

@@ -40,7 +40,9 @@ def folder(tmp_path: Path) -> Path:
     ]
     for name in ("bsbm", "watdiv"):
         (tmp_path / name / "queries").mkdir(parents=True)
-        (tmp_path / name / "small.nt.xz").write_bytes(lzma.compress("".join(lines).encode()))
+        (tmp_path / name / "small.nt.xz").write_bytes(
+            lzma.compress("".join(lines).replace("> <", ">\t<").encode())
+        )
         for query, text in QUERIES.items():
             (tmp_path / name / f"queries/{query}.rq").write_text(text)
     return tmp_path

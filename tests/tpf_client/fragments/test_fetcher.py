@@ -132,6 +132,25 @@ def test_a_page_that_is_sent_again_tells_the_time_by_its_age(
     assert fetcher.server_clock(URL).now() == least
 
 
+@responses.activate
+def test_a_page_that_has_not_changed_tells_the_time_by_its_age() -> None:
+    shown = START + timedelta(milliseconds=250)
+    told = f'"{shown:%Y-%m-%dT%H:%M:%S.%fZ}"^^<{XSD}dateTime>'
+    body = BODY.rstrip().removesuffix("}") + (
+        f"<#f> <http://example.org/temporal#evaluatedAt> {told} .}}"
+    )
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock)
+    responses.get(URL, body=body, headers={"Date": _date(START), "ETag": '"1"'}, **TRIG)
+    assert fetcher.get(Request(URL)).evaluated_at == shown
+    clock.advance_to(START + timedelta(seconds=20))
+    headers = {"Date": _date(START + timedelta(seconds=20)), "Server-Timing": "made;dur=20000"}
+    responses.get(URL, status=304, headers=headers)
+    page = fetcher.get(Request(URL))
+    assert responses.calls[1].request.headers["Cache-Control"] == "no-cache"
+    assert page.evaluated_at == shown + timedelta(seconds=20) == fetcher.server_clock(URL).now()
+
+
 @pytest.mark.parametrize(
     "field", [("Memento-Datetime", "now"), ("Age", "3"), ("Cache-Status", "nginx; hit")]
 )

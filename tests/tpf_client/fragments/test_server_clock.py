@@ -60,10 +60,10 @@ def test_the_exact_instant_is_asked_for_seldom_and_when_the_clock_was_set() -> N
     server = ServerClock(clock)
     assert [server.asks() for _ in range(3)] == [True, False, False]
     server.observe_instant(START, START, START)
-    clock.advance_to(START + timedelta(seconds=29))
-    server.observe_date(START + timedelta(seconds=29), clock.now(), clock.now())
+    clock.advance_to(START + timedelta(seconds=19))
+    server.observe_date(START + timedelta(seconds=19), clock.now(), clock.now())
     assert not server.asks()
-    clock.advance_to(START + timedelta(seconds=30))
+    clock.advance_to(START + timedelta(seconds=20))
     assert [server.asks(), server.asks()] == [True, False]
     server.observe_date(START, clock.now(), clock.now())
     assert [server.asks(), server.asks()] == [True, False]

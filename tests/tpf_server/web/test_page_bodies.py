@@ -53,6 +53,11 @@ def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
             reply = served.get("trains.nq", **asked)
             assert "Server-Timing" not in reply.headers
             assert reply.headers["Vary"] == again.headers["Vary"]
+        wait(1)
+        asks = {"Cache_Control": "no-cache", "If_None_Match": first.headers["ETag"]}
+        unchanged = served.get("trains.nq", **asks)
+        assert unchanged.headers["Server-Timing"] == "made;dur=20001"
+        assert unchanged.headers["Cache-Control"].startswith("private, ")
         # Readers of HTML go by the time that it says it was made at.
         shown = served.get("trains.html").content
         wait(200)
@@ -65,7 +70,7 @@ def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
         assert served.get("trains.ttl").content != first.content
         wait(10_000)
         later = served.page("trains.nq")
-        assert later.objects(TMP + "evaluatedAt") == ["2015-12-08T12:00:30.300000Z"]
+        assert later.objects(TMP + "evaluatedAt") == ["2015-12-08T12:00:30.301000Z"]
         publish('"2"', 3600)
         assert b'"2"' in served.get("trains.nq").content
         assert len(made) == 3
@@ -74,7 +79,7 @@ def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
         served.get("trains.nq")
         wait(2_000)
         assert served.page("trains.nq").objects(TMP + "evaluatedAt") == [
-            "2015-12-08T12:03:01.300000Z"
+            "2015-12-08T12:03:01.301000Z"
         ]
         made.clear()
         # Pages of one instant, for whoever follows links, are made anew.
