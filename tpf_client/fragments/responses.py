@@ -159,8 +159,8 @@ class Attempts:
             return 0.0
         with self._lock:
             now = self._clock.now()
-            # What was not asked for in the last second may be now.
-            turn = max(self._turns.get(place, now), now - _SECOND)
+            # A second's requests that were not made may be made at once, the first ones too.
+            turn = max(self._turns.get(place, now - _SECOND), now - _SECOND)
             self._turns[place] = turn + _SECOND / self._limits.max_requests_per_second
         return max((turn - now).total_seconds(), 0.0)
 

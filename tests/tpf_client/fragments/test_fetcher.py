@@ -211,6 +211,12 @@ def test_no_host_is_asked_more_often_than_is_polite(
             assert last - first <= rate * (times[last] - times[first] + 1) + 1e-3
 
 
+def test_the_first_requests_to_a_host_wait_for_nothing() -> None:
+    pacing = Attempts(ManualClock(START), Limits(max_requests_per_second=10))
+    waits = [next(pacing.of("https://a.test/d")) for _ in range(12)]
+    assert [wait > 0 for wait in waits] == [False] * 11 + [True]
+
+
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
 def test_a_rate_is_a_positive_number(rate: float) -> None:
     with pytest.raises(ValueError, match="max_requests_per_second"):
