@@ -22,7 +22,6 @@ class FollowerSlots:
             return True
 
     def leave(self, address: str) -> None:
-        """Give a slot back."""
         with self._changed:
             self._taken[address] -= 1
             self._taken += Counter()  # forget who has none

@@ -31,12 +31,10 @@ class Expiration:
 
     @property
     def start(self) -> None:
-        """An expiration has no start."""
         return None
 
     @property
     def labelling(self) -> Labelling:
-        """The kind of this label."""
         return "expiration"
 
     def valid_at(self, now: datetime) -> bool:
@@ -67,7 +65,6 @@ class Interval:
 
     @property
     def labelling(self) -> Labelling:
-        """The kind of this label."""
         return "interval"
 
     def valid_at(self, now: datetime) -> bool:
@@ -100,7 +97,6 @@ class Fact(NamedTuple):
     label: Label | None = None
 
     def valid_at(self, now: datetime) -> bool:
-        """True while the fact holds."""
         return self.label is None or self.label.valid_at(now)
 
 

@@ -70,12 +70,10 @@ class Vocabulary:
 
     @property
     def initial(self) -> Term:
-        """First instant of an interval."""
         return self["initial"]
 
     @property
     def final(self) -> Term:
-        """First instant after an interval."""
         return self["final"]
 
     @property

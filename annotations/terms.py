@@ -42,7 +42,6 @@ class Quad(NamedTuple):
 
     @property
     def triple(self) -> Triple:
-        """The quad without its graph."""
         return Triple(self.subject, self.predicate, self.object)
 
 

@@ -232,19 +232,16 @@ class FeedStream:
         self._feed = feed
 
     def streams(self) -> tuple[str]:
-        """One stream, named as the feed."""
         return (self.name,)
 
     def readings(
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
-        """Return the batches as readings."""
         assert stream == self.name
         for batch in self._feed.batches(start, until):
             yield Reading(batch.at, batch.quads)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        """Return the batches of the feed."""
         return self._feed.batches(start, until)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:

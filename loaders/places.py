@@ -75,7 +75,6 @@ class RemoteFile:
 
     @cached_property
     def path(self) -> PurePosixPath:
-        """The path in its URL."""
         return path_in(self.url)
 
     @contextmanager
@@ -305,16 +304,13 @@ class RemotePlace:
 
     @property
     def stem(self) -> str:
-        """The name without its last ending."""
         return path_in(self._url).stem
 
     @property
     def suffix(self) -> str:
-        """The last ending of the name."""
         return path_in(self._url).suffix
 
     def is_file(self) -> bool:
-        """True where there is a file."""
         return self.tree.file(str(self._inside)) is not None
 
     def is_dir(self) -> bool:
@@ -335,7 +331,6 @@ class RemotePlace:
         return (each for each in self.rglob(pattern) if each._inside.parent == self._inside)
 
     def relative_to(self, other: "RemotePlace") -> PurePosixPath:
-        """The path from there."""
         return self._inside.relative_to(other._inside)
 
     def files(self) -> Iterator[RemoteFile]:

@@ -56,7 +56,6 @@ class Bars:
         self._task = self._progress.add_task(description, total=total)
 
     def done(self, steps: int, total: int | None = None) -> None:
-        """Move the bar."""
         if self._task is not None:
             self._progress.update(self._task, completed=steps, total=total)
 

@@ -202,7 +202,6 @@ class StreamPublisher(Sender):
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
-        """Send elements at their label's start."""
         if label.start is None:
             raise SettingError("elements of a stream begin at an instant: label with intervals")
         millis = to_micros(label.start) // 1000

@@ -43,7 +43,6 @@ class ReplayState:
     acknowledged: datetime | None = None
 
     def write(self, path: Path) -> None:
-        """Write it atomically."""
         values = asdict(self)
         if self.acknowledged is not None:
             values["acknowledged"] = format_instant(self.acknowledged)

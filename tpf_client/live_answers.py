@@ -146,7 +146,6 @@ class LiveAnswer:
         self.is_over = False
 
     def start(self) -> None:
-        """Begin to evaluate."""
         try:
             self._stream.start(self._take, self._end)
         except Exception as error:
@@ -155,7 +154,6 @@ class LiveAnswer:
             raise
 
     def close(self) -> None:
-        """Stop evaluating; its followers end."""
         self._stream.close()
         self._end(None)
 
@@ -168,7 +166,6 @@ class LiveAnswer:
         return follower
 
     def leave(self, follower: "AnswerFollower", now: datetime) -> None:
-        """A follower is gone."""
         with self._lock:
             self._followers.discard(follower)
             if not self._followers:
@@ -282,7 +279,6 @@ class AnswerFollower:
         self._ended = False
 
     def wake(self) -> None:
-        """There is something new."""
         self._changed.set()
 
     def end(self) -> None:
@@ -360,7 +356,6 @@ class StreamedBody:
             raise ConnectionAbortedError(str(error)) from error
 
     def close(self) -> None:
-        """Stop what is under way."""
         self._done()
 
 
@@ -378,7 +373,6 @@ class FollowedBody:
                 yield text[start : start + _CHUNK].encode()
 
     def close(self) -> None:
-        """Stop following."""
         self._done()
 
 
@@ -415,7 +409,6 @@ class LiveAnswers:
         self._closed = False
 
     def __len__(self) -> int:
-        """Count the distinct queries."""
         return len(self._answers)
 
     def follow(self, wish: Wish, last_id: str | None, *, explain: bool = False) -> AnswerFollower:
@@ -440,7 +433,6 @@ class LiveAnswers:
         return follower
 
     def leave(self, follower: AnswerFollower) -> None:
-        """A follower has gone."""
         follower.end()
         follower.answer.leave(follower, self._clock.now())
 
@@ -453,7 +445,6 @@ class LiveAnswers:
             each.close()
 
     def close(self) -> None:
-        """End all."""
         with self._lock:
             self._closed = True
             answers = tuple(self._answers.values())

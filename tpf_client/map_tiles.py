@@ -59,7 +59,6 @@ class MapTiles:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
         parts = urlsplit(self.template)
         return f"{parts.scheme}://{parts.netloc}"
 

@@ -116,7 +116,6 @@ class PageSettings:
     title: str = "Live Linked Data"
 
     def over(self, urls: Sequence[str]) -> "PageSettings":
-        """Return these settings with other datasets."""
         return replace(self, datasets=urls)
 
     def to_json(self) -> str:

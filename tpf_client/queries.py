@@ -92,7 +92,6 @@ class Answer:
         return self._outdated
 
     def close(self) -> None:
-        """Stop all requests."""
         self.driver.close()
 
     def steps(self) -> Generator[Ask | Row]:
@@ -163,7 +162,6 @@ class CompleteAnswer:
         """Nothing is under way."""
 
     def steps(self) -> Generator[Ask | Row]:
-        """Yield the solutions, with multiplicity."""
         yield from self._solutions
 
 

@@ -145,7 +145,6 @@ class Tab:
         self._clients: dict[tuple[str, ...], AsyncClient] = {}
 
     def start(self, message: TabMessage, post: Post) -> None:
-        """Begin what a message asks for."""
         self.stop(message.id)
         client = self._client(message.sources)
         query = _Query(message, client, self._work, post)
@@ -154,13 +153,11 @@ class Tab:
         task.add_done_callback(lambda done: self._ended(message.id, done))
 
     def stop(self, query_id: str | int) -> None:
-        """Stop a query."""
         task = self._tasks.pop(query_id, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Stop everything."""
         tasks = tuple(self._tasks.values())
         for query_id in tuple(self._tasks):
             self.stop(query_id)

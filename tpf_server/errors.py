@@ -25,7 +25,6 @@ class ServerError(Exception):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Header fields of the answer."""
         return {}
 
 
@@ -61,7 +60,6 @@ class UnauthorizedError(RequestError):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The expected scheme."""
         return {"WWW-Authenticate": "Bearer"}
 
 
@@ -91,7 +89,6 @@ class MethodNotAllowedError(RequestError):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The allowed methods."""
         return {"Allow": ", ".join(self.allowed)}
 
 

@@ -28,15 +28,12 @@ class SignalFlag(threading.Event):
     _raised = False
 
     def is_set(self) -> bool:
-        """See `threading.Event`."""
         return self._raised
 
     def set(self) -> None:
-        """Raise it."""
         self._raised = True
 
     def clear(self) -> None:
-        """Take it back."""
         self._raised = False
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -56,7 +56,6 @@ class FixedTerm:
     value: Term
 
     def term(self, fact: Fact) -> Term:  # noqa: ARG002
-        """The constant."""
         return self.value
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
@@ -76,7 +75,6 @@ class Position:
         return term
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """The facts with this term."""
         bound = getattr(lookup.facts, self.name)
         if (bound is None and (term != DEFAULT_GRAPH or self.name == "graph")) or (
             bound == NAMED_GRAPHS and term != DEFAULT_GRAPH
@@ -94,11 +92,9 @@ class Minted:
     naming: Naming
 
     def term(self, fact: Fact) -> Term:
-        """The name."""
         return minted(self.kind, fact, self.naming)
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """The fact of this name."""
         token = token_of(term, self.kind, self.naming)
         if token is None or lookup.facts.identity not in (None, token):
             return None
@@ -112,7 +108,6 @@ class FragmentIri:
     naming: Naming
 
     def term(self, fact: Fact) -> Term:
-        """The IRI of the fragment."""
         return fragment_iri(fact.quad, self.naming)
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
@@ -128,11 +123,9 @@ class TripleTerm:
     """The fact as an RDF 1.2 triple term."""
 
     def term(self, fact: Fact) -> Term:
-        """The triple term."""
         return triple_term(fact.quad.triple)
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """The facts with this triple."""
         try:
             triple = triple_of_term(term)
         except TermError:
@@ -159,7 +152,6 @@ class LabelInstant:
     bound: Literal["start", "end"]
 
     def term(self, fact: Fact) -> Term:
-        """The instant as a literal."""
         return instant_term(getattr(fact.label, self.bound))
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
@@ -207,7 +199,6 @@ class Shape(NamedTuple):
         )
 
     def render(self, fact: Fact) -> Quad:
-        """The quad that a fact shows."""
         return Quad(
             self.subject.term(fact),
             self.predicate.term(fact),

@@ -70,7 +70,6 @@ class ComparedFigure:
         return least > limit
 
     def as_json(self, limit: float | None) -> dict[str, Any]:
-        """Return everything as JSON."""
         sides = {"before": self.before, "after": self.after}
         return {
             "experiment": self.name.experiment,
@@ -103,7 +102,6 @@ class RunComparison:
         return sum(figure.exceeds(limit) is not None for figure in self.figures)
 
     def as_json(self, limit: float | None) -> dict[str, Any]:
-        """Return everything as JSON."""
         return {
             "at_most": limit,
             "figures": [figure.as_json(limit) for figure in self.figures],

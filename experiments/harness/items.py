@@ -168,7 +168,6 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        """Say if they agree."""
         if self.measured is None:
             return "not measured here"
         low, high = self.claim.at_least, self.claim.at_most

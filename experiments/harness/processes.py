@@ -85,7 +85,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self.popen.pid
 
     def usage(self) -> Usage:
@@ -125,7 +124,6 @@ class Process:
             raise ProcessFailedError(f"{self.name} ended with status {status}: {self.error_tail()}")
 
     def kill(self) -> None:
-        """Kill it and its children."""
         for process in reversed(self._family()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -200,7 +200,6 @@ class Results:
         return list(dict.fromkeys(row[column] for row in self.rows))
 
     def numbers(self, column: str, **conditions: CellValue) -> list[float]:
-        """Return the numbers of a column."""
         return [float(row[column]) for row in self.where(**conditions).rows if row[column]]
 
     def estimate(self, column: str, **conditions: CellValue) -> MeanEstimate | None:

@@ -59,7 +59,6 @@ class RunConfiguration:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def settings(self, experiment: Experiment) -> ExperimentSettings:
-        """Return the sizes of an experiment."""
         kind = experiment.settings
         settings = kind.quick() if self.quick else kind()
         table = self.tables.get(experiment.name, {})

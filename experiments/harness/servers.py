@@ -42,7 +42,6 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Its root URL."""
         return f"http://{LOOPBACK}:{self.port}/"
 
     def worker_memory(self) -> int:
@@ -98,7 +97,6 @@ class ReferenceData:
 
     @property
     def name(self) -> str:
-        """Name of the server in figures."""
         return f"{REFERENCE} ({self.kind})"
 
 

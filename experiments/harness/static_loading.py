@@ -32,7 +32,6 @@ class StaticLoading:
         self._missing = None if spark else "the data are small"
 
     def store(self, folder: Path, quads: Iterable[Quad], created: datetime) -> Path:
-        """Make a store of these quads."""
         return self.stores(folder.parent, {folder.name: quads}, created)[folder.name]
 
     def stores(
@@ -61,7 +60,6 @@ class StaticLoading:
             yield [StoreGraph(stack.enter_context(open_store(stores[name]))) for name in parts]
 
     def load(self, files: Mapping[Path, Path], created: datetime) -> None:
-        """Make stores of RDF files."""
         with self._context() as context:
             for store, file in files.items():
                 load_rdf_spark([file], store, context, RdfLoad(created, strict=True))

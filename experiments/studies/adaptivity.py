@@ -60,7 +60,6 @@ class Workload:
 
     @property
     def query(self) -> str:
-        """Return the join."""
         clauses = (
             f"STREAM <urn:s{each}> [RANGE {self.window}ms] {{ ?k <urn:p{each}> ?v{each} }}"
             for each in range(self.streams)
@@ -115,7 +114,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Fewer elements."""
         return cls(elements=4_000, phases=4)
 
 
@@ -188,7 +186,6 @@ class _Side:
         self.query = self.engine.register(workload.query, self.take)
 
     def take(self, emission: Emission) -> None:
-        """Count the rows of an emission."""
         self.rows += len(emission.rows)
 
     def push(self, begin: int, elements: Sequence[_Element]) -> None:

@@ -81,7 +81,6 @@ class InProcess(BaseAdapter):
     work: ServerWork = field(default_factory=ServerWork)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Answer a request from the application."""
         environ = _environ(request)
         with self.work.measured():
             chunks, status, fields = run_wsgi_app(self.app, environ, buffered=True)
@@ -194,7 +193,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Some minutes of trains."""
         return cls(polls=8, rewritten_polls=3, periods=(60.0,))
 
 
@@ -210,7 +208,6 @@ class Stage:
     played: tuple[Hashable, list[ResultRow]] = (None, [])
 
     def own_folder(self) -> Path:
-        """Make a new folder."""
         return self.folder / f"live{next(self.numbers)}"
 
 

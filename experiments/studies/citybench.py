@@ -248,14 +248,12 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Two queries."""
         return cls(
             queries=("Q1",), spark_queries=(), rates=(1.0,), instances=(1, 5), varied=("Q1",),
             processes=1, seconds=2.0,
         )  # fmt: skip
 
     def planned_on_spark(self) -> Iterator[tuple[str, float, int]]:
-        """Yield the same on Spark."""
         for name in self.spark_queries:
             yield name, self.rates[0], self.instances[0]
         for name in self.spark_queries[:1]:

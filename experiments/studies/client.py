@@ -271,7 +271,6 @@ class Clients:
         yield MeasurementGroup("queries", partial(_open, settings, run), measurements, _warm_up)
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Return totals, then each query."""
         latencies = results.distinct("latency_ms")
         yield from _totals(results)
         first = results.where(latency_ms=latencies[0])

@@ -147,7 +147,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Fewer clients are simulated."""
         return cls(simulated=(1_000, 100_000), simulated_periods=2)
 
     def allowed(self, period: float) -> float:

@@ -125,7 +125,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Fewer of everything."""
         return cls(
             static=(10_000,),
             seconds=3,
@@ -395,7 +394,6 @@ class SparkMarket:
     directories: Mapping[str, Path] = field(default_factory=dict)
 
     def write(self, seed: int, events: int) -> None:
-        """Write new streams."""
         from tpf_server.continuous.csparql.spark.execution import punctuate
 
         self.number += 1
@@ -447,7 +445,6 @@ class _Stopwatch:
         self.rows += len(answer.rows)
 
     def row(self) -> ResultRow:
-        """Return the measured row."""
         ordered = sorted(self.taken)
         return {
             "ms_median": percentile(ordered, 50),

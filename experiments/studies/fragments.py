@@ -155,7 +155,6 @@ class PeopleFiles:
     static: StaticLoading
 
     def triples(self) -> Path:
-        """The file of N-Triples."""
         path = self.folder / "people.nt"
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +162,6 @@ class PeopleFiles:
         return path
 
     def store(self) -> Path:
-        """Our store."""
         store = self.folder / PEOPLE_DATASET
         if not store.exists():
             self.static.load({store: self.triples()}, SystemClock().now())

@@ -102,7 +102,6 @@ class Sizes:
     data: str = ""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return the contestants, clients with servers."""
         return [pair for pair in PAIRS if pair[0] in self.clients]
 
     @classmethod

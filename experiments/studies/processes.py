@@ -104,7 +104,6 @@ class WireBytes:
             return {name: self._counts[name] for name in ("bytes", "head_bytes", "sent_bytes")}
 
     def install(self) -> None:
-        """Start counting in this process."""
         counts = self
 
         class CountingSocket(socket.socket):
@@ -140,7 +139,6 @@ class WireBytes:
             self._counts["sent_bytes"] += size
 
     def opened(self, connected: socket.socket) -> None:
-        """Note a new connection."""
         with self._lock:
             self._sockets.add(connected)
 
@@ -192,7 +190,6 @@ class Seen:
                 self.ready.set()
 
     def add(self, query: int, rows: Iterable[Iterable[tuple[str, str]]]) -> None:
-        """Note rows of an answer."""
         now = time.time()
         counts: Counter[What] = Counter()
         for row in rows:
@@ -207,7 +204,6 @@ class Seen:
                 )
 
     def fail(self, query: int, reason: str) -> None:
-        """Note a failed query."""
         with self._lock:
             self.errors.append(reason)
         self.begin(query)
@@ -229,7 +225,6 @@ class _WithoutDeltas(requests.Session):
     """Ask for pages as they were before there were deltas."""
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request."""
         request.headers["Accept-Encoding"] = "gzip, br"
         return super().send(request, **options)
 
@@ -281,11 +276,9 @@ class Streamers:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests sent."""
         return sum(client.statistics.requests for client in set(self._clients))
 
     def close(self) -> None:
-        """Close them."""
         self._open.close()
 
 
@@ -299,7 +292,6 @@ class Readers:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests sent."""
         return sum(reader.requests for reader in self._each)
 
     def close(self) -> None:
@@ -383,7 +375,6 @@ class BoardClients:
         self._before = self._wire.counts
 
     def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Follow an order."""
         if order["do"] == "start":
             return self._start(order)
         running = self._running
@@ -461,7 +452,6 @@ class BoardFeed(threading.Thread, ABC):
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        """Publish until stopped."""
         try:
             self.publish(SystemClock())
         except _FAILURES as error:
@@ -469,7 +459,6 @@ class BoardFeed(threading.Thread, ABC):
         self.started.set()
 
     def end(self) -> None:
-        """Stop it."""
         self.stopping.set()
         self.join()
 
@@ -478,7 +467,6 @@ class BoardFeed(threading.Thread, ABC):
         """Publish until stopped, and call `note` for each batch."""
 
     def note(self, sent: datetime) -> None:
-        """Note a published batch."""
         self.sent.append(sent.timestamp())
         self.started.set()
 
@@ -487,7 +475,6 @@ class RenewedBoard(BoardFeed):
     """Renews the board."""
 
     def publish(self, clock: Clock) -> None:
-        """Publish a renewal in every period."""
         order = self.order
         period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
         begin = clock.now()
@@ -515,7 +502,6 @@ class SensorFeed(BoardFeed):
     """Publish a reading of every sensor at every tick."""
 
     def publish(self, clock: Clock) -> None:
-        """Publish the ticks."""
         order = self.order
         period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
         window = timedelta(seconds=order["window"])
@@ -544,7 +530,6 @@ class _FollowedFeed:
         self._feed: BoardFeed | None = None
 
     def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Follow an order."""
         answer: dict[str, Any] = {}
         if order["do"] == "start":
             self._feed = self.kind(order)

@@ -173,7 +173,6 @@ class Player:
         self._finish()
 
     def play_single(self, single: Sequence[Trip]) -> None:
-        """Push trips one by one."""
         push, writers, clock = self._feed.push, self._writers, time.perf_counter
         records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
         self._read(lambda number: (single[number].pickup, single[number].dropoff))
@@ -221,7 +220,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Fewer trips, two windows."""
         return cls(trips=2000, minutes=(30, 240), recorded=1500, anew=400)
 
 

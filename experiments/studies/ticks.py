@@ -61,7 +61,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Small boards, few updates."""
         return cls(facts=(10, 200), ticks=4, period=1.0)
 
 
@@ -89,7 +88,6 @@ class ClientTicks:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Return a table and targets."""
         sizes = sorted(map(int, results.distinct("facts")))
         columns = (*self.keys, *self.values)
         rows = [[row[column] for column in columns] for row in results.rows]

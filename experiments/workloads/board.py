@@ -34,13 +34,11 @@ class DepartureWindow:
         return train_query(parse_instant(self.start), parse_instant(self.until))
 
     def cqels_query(self, stream: str, milliseconds: int) -> str:
-        """Return the train query in CQELS-QL."""
         return _QUERIES["CQELS"].format(
             stream=stream, milliseconds=milliseconds, start=self.start, until=self.until
         )
 
     def csparql_query(self, stream: str, milliseconds: int, step: int, number: int) -> str:
-        """Return the train query in C-SPARQL."""
         return _QUERIES["C-SPARQL"].format(
             stream=stream, milliseconds=milliseconds, step=step, number=number,
             start=self.start, until=self.until,
@@ -57,7 +55,6 @@ class Board:
     times: Sequence[str]
 
     def windows(self, count: int, seed: int) -> list[DepartureWindow]:
-        """Return queries with different constants."""
         chance = random.Random(seed)
         size = len(self.times)
         few = min(_FEWEST, size)

@@ -60,7 +60,6 @@ class Conference:
             self._near[other].append(one)
 
     def floorplan(self) -> Iterator[_Triple]:
-        """Return the rooms and their connections."""
         for room, others in self._near.items():
             subject = _room(room)
             yield subject, _TYPE, f"<{_LV}Location>"

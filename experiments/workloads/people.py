@@ -23,7 +23,6 @@ class People:
 
     @property
     def count(self) -> int:
-        """The number of people."""
         return self.triples // _TRIPLES_EACH
 
     @property
@@ -32,7 +31,6 @@ class People:
         return max(1, self.count // _PER_CITY)
 
     def write(self, path: Path) -> None:
-        """Write the triples as N-Triples."""
         with path.open("w", encoding="utf-8") as file:
             lines: list[str] = []
             for line in self._lines():

@@ -261,7 +261,6 @@ class ChallengeAnswers:
             self.write(number, answer)
 
     def write(self, number: int, answer: _Answer) -> None:
-        """Write the answer after a trip."""
         self._put(answer, *self._line(number, answer))
 
     def finish(self) -> None:

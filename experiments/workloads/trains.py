@@ -41,7 +41,6 @@ class Recording:
 
     @property
     def start(self) -> datetime:
-        """The instant of the first poll."""
         return self.batches[0].at
 
     @property

@@ -38,7 +38,6 @@ class DynamicOutputs:
 
     @property
     def requested(self) -> int:
-        """Count the requested outputs."""
         return (self.facts is not None) + (self.streams is not None)
 
     def write(self, make_source: Callable[[], Feed], span: InputSpan, work: LoadWork) -> None:

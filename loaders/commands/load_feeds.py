@@ -66,7 +66,6 @@ class Asking(NamedTuple):
     def poll(
         self, name: str, url: str, read: Read, period: float | Lasting, paged: bool = False
     ) -> Poller:
-        """Return the feed at a URL."""
         live = self._live("a poll failed")
         pause = period if callable(period) else timedelta(seconds=period)
         return Poller(name, url, read, pause, self.session, live, paged)

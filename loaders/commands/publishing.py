@@ -30,7 +30,6 @@ class LabelOption(enum.StrEnum):
 
     @property
     def labelling(self) -> Labelling:
-        """The kernel's name of it."""
         return "expiration" if self is LabelOption.EXPIRATION else "interval"
 
     def for_url(self, url: str) -> Labelling:

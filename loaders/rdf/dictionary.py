@@ -72,7 +72,6 @@ class CutTerms:
         self._ranges = list(ranges)
 
     def __call__(self, staged: Staged) -> Iterator[Message]:
-        """The slices of one chunk."""
         if not isinstance(staged, Chunk):
             return
         terms = unpacked_terms(staged.terms)

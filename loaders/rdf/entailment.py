@@ -43,7 +43,6 @@ class Entailment:
         self._texts: dict[Node, str] = {}
 
     def noting(self, quads: Iterable[QuadTexts]) -> Iterator[QuadTexts]:
-        """The quads as they come."""
         for quad in quads:
             subject, predicate, value, graph = quad
             if not value.startswith("<<("):

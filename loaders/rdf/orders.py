@@ -40,7 +40,6 @@ class SendRows:
         self._groups = dict(groups)
 
     def __call__(self, staged: Staged) -> Iterator[Message]:
-        """Those of one chunk."""
         if isinstance(staged, Chunk):
             key = staged.summary.key
             yield Message(self._groups[key], ChunkRows(key, staged.rows))
@@ -54,7 +53,6 @@ class SendNumbers:
         self._begins = list(begins)
 
     def __call__(self, merged: MergedRange) -> Iterator[Message]:
-        """Those of one range."""
         number = merged.summary.number
         begin = np.uint32(self._begins[number])
         for key, ranks in merged.ranks.items():
@@ -99,7 +97,6 @@ class SortRows:
         self._orders = list(orders)
 
     def __call__(self, of: Gathered) -> Iterator[Message]:
-        """Those of one group of chunks."""
         columns = _translated(of.values)
         for order in self._orders:
             keys = distinct_rows(np.sort(order.code.encode(columns)))
@@ -144,7 +141,6 @@ class MergeKeys:
         self._orders = list(orders)
 
     def __call__(self, of: Gathered) -> Iterator[SortedRange]:
-        """Merge one range."""
         # An empty one has keys of the right kind, too.
         empty = next(o for o in reversed(self._orders) if o.first <= of.partition).cuts[:0]
         keys = np.concatenate([empty, *of.values])

@@ -77,7 +77,6 @@ class PutTerms:
         self._place = place
 
     def __call__(self, merged: MergedRange) -> Iterator[TermsPart]:
-        """Write one."""
         terms = unpacked_terms(merged.terms)
         if len(terms):
             number = merged.summary.number
@@ -94,7 +93,6 @@ class PutRows:
         self._orders = list(orders.items())
 
     def __call__(self, sorted_range: SortedRange) -> Iterator[RowsPart]:
-        """Write one."""
         if not len(sorted_range.keys):
             return
         number = sorted_range.number

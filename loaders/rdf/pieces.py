@@ -146,7 +146,6 @@ class Piece:
 
     @property
     def path(self) -> str:
-        """The name of the file."""
         return str(self.place)
 
 
@@ -223,7 +222,6 @@ class PieceReader:
         """Prefix to namespace, complete when all quads have been read."""
 
     def quads(self) -> Iterator[QuadTexts]:
-        """Yield canonical quads, blank nodes scoped."""
         try:
             if self._format in _LINE_FORMATS:
                 with self._opened() as file:

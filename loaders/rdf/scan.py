@@ -135,7 +135,6 @@ class RdfInput:
         return len(self._pieces)
 
     def reader(self, number: int, reject: Callable[[Reject], None]) -> QuadReader:
-        """Parses a piece."""
         return PieceReader(self._pieces[number], reject)
 
 
@@ -150,7 +149,6 @@ class SourceInput:
         return len(self._pieces)
 
     def reader(self, number: int, _: Callable[[Reject], None]) -> QuadReader:
-        """Open a piece."""
         return _SourceReader(self._source, self._pieces[number])
 
 
@@ -178,7 +176,6 @@ class Scan:
         self._chunk_quads = chunk_quads
 
     def __call__(self, number: int) -> Iterator[Staged]:
-        """Read one piece."""
         with tempfile.TemporaryFile() as aside:
             log = RejectLog(aside, self._strict)
             reader = self._given.reader(number, log.reject)
@@ -206,7 +203,6 @@ class RejectLog:
         self._strict = strict
 
     def reject(self, reject_: Reject) -> None:
-        """Write it down."""
         if self._strict:
             raise InputError(
                 f"{reject_.message}: {reject_.text}".strip(": "), reject_.path, reject_.line

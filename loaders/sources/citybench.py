@@ -261,7 +261,6 @@ class CityBench:
         return size_of(self.directory / "static" / name for name in _STATIC)
 
     def pieces(self, count: int) -> Sequence[str]:  # noqa: ARG002 - there are three files
-        """The files of the static side."""
         return [name for name in _STATIC if (self.directory / "static" / name).is_file()]
 
     def quads(self, piece: str) -> Iterator[Quad]:
@@ -288,7 +287,6 @@ class CityBench:
     def readings(
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
-        """The observations of one sensor."""
         start = self.start if start is None else start
         until = self.until if until is None else until
         first = start

@@ -98,7 +98,6 @@ class Flight(NamedTuple):
         return int(final * passed.total_seconds() / _BOARD.total_seconds()) // _STEP * _STEP
 
     def static(self, airport_names: Mapping[str, str]) -> Iterator[Quad]:
-        """Return its static facts."""
         subject = self.subject
         # The local time with its offset; where a clock is put back, the first of the two readings.
         local = self.scheduled.astimezone(NEW_YORK).isoformat()

@@ -87,7 +87,6 @@ class Gbfs:
         self._base = base
 
     def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
-        """Return a document's statements."""
         data = _document(content, source).get("data")
         kind = next((each for each in _KINDS if isinstance(data, dict) and each in data), None)
         if kind is None:
@@ -99,7 +98,6 @@ class Gbfs:
             raise InputError(f"a malformed GBFS document ({error})", source) from None
 
     def instant(self, content: bytes, source: str) -> datetime:
-        """Return when a document was updated."""
         updated = _document(content, source).get("last_updated")
         try:
             if isinstance(updated, int):
@@ -109,7 +107,6 @@ class Gbfs:
             raise InputError(f"a GBFS document of no instant: {updated!r}", source) from None
 
     def lasting(self, content: bytes, source: str) -> timedelta:
-        """Return how long a document holds."""
         seconds = _document(content, source).get("ttl")
         if not isinstance(seconds, int) or not seconds >= 0:
             raise InputError(f"its ttl is no number of seconds: {seconds!r}", source)

@@ -95,7 +95,6 @@ class Gtfs:
         return [json.dumps(None), *(json.dumps([share, shares]) for share in range(shares))]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """The static facts of a piece."""
         share = json.loads(piece)
         if share is None:
             yield from self._stops()

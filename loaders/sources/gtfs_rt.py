@@ -133,7 +133,6 @@ class Realtime:
         self._platforms = self._schedule.platforms()
 
     def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
-        """Return the statements of a message."""
         message = self.parse(content, source)
         try:
             return self.quads(message)
@@ -141,7 +140,6 @@ class Realtime:
             raise InputError(f"a GTFS Realtime message that grows ({error})", source) from None
 
     def instant(self, content: bytes, source: str) -> datetime:
-        """Return a message's timestamp."""
         return timestamp(self.parse(content, source))
 
     def parse(self, content: bytes, source: str) -> Any:

@@ -61,7 +61,6 @@ class Tables:
                     yield line, dict(zip(header, values, strict=False))
 
     def place(self, name: str) -> str:
-        """Name a table in messages."""
         return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
     def line(self, name: str, line: int) -> AbstractContextManager[None]:
@@ -119,7 +118,6 @@ class Frequency(NamedTuple):
     headway: int
 
     def hours(self) -> Counter[int]:
-        """Count the starts in each hour."""
         result: Counter[int] = Counter()
         for hour in range(self.start // 3600, -(-self.end // 3600)):
             first = max(self.start, 3600 * hour)
@@ -179,7 +177,6 @@ class GtfsSchedule:
         return schedule_instant(day, seconds_of_day, self.zone)
 
     def services(self) -> dict[str, ServiceDays]:
-        """Return the services by their identifiers."""
         services: defaultdict[str, ServiceDays] = defaultdict(ServiceDays)
         weekly = ("service_id", "start_date", "end_date", *_WEEKDAYS)
         has_calendar = False

@@ -41,7 +41,6 @@ class Departure(NamedTuple):
     platform: str
 
     def static(self) -> Iterator[Quad]:
-        """Return its static facts."""
         yield Quad(self.subject, v.A, v.DEPARTURE)
         yield Quad(self.subject, v.ROUTE_LABEL, self.route_label)
         yield Quad(self.subject, v.HEAD_SIGN, self.head_sign)
@@ -124,7 +123,6 @@ class Irail(RecordedPolls[str]):
     # The feed.
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield one batch per poll."""
         polls = self.selected(start, until)
         documents = self._read([name for _, _, name in polls])
         for (at, end, _), (name, text) in zip(polls, documents, strict=True):

@@ -240,7 +240,6 @@ class LdesState:
                 raise StateError(f"{path} belongs to another stream: {stored}")
 
     def close(self) -> None:
-        """Let go of the file."""
         self._database.close()
 
     @contextmanager
@@ -281,7 +280,6 @@ class LdesState:
         return None if row is None else KnownNode(row[0], tuple(json.loads(row[1])), bool(row[2]))
 
     def remember(self, url: str, node: KnownNode) -> None:
-        """A node was read."""
         self._database.execute(
             "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)",
             (url, node.etag, json.dumps(node.leads_to), node.full),
@@ -316,7 +314,6 @@ class LdesState:
         ]
 
     def mark_given(self, entries: Iterable[Waiting]) -> None:
-        """Remove members that were given."""
         self._database.executemany(
             "DELETE FROM waiting WHERE number = ?", ((each.number,) for each in entries)
         )

@@ -167,7 +167,6 @@ class NgsiLd:
         ]
 
     def instant(self, content: bytes, source: str) -> datetime:
-        """Return a notification's timestamp."""
         document = _parsed(content, source)
         text = document.get("notifiedAt") if isinstance(document, dict) else None
         try:

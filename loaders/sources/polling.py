@@ -86,7 +86,6 @@ class RecordedMessages(RecordedPolls[InputPlace]):
         super().__init__(polls, period)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per message."""
         for at, end, file in self.selected(start, until):
             quads = self._messages.read(_content(file), str(file))
             yield FeedBatch(at, end, tuple(dict.fromkeys(quads)))

@@ -97,7 +97,6 @@ class Siri:
         return tuple(quads.values())
 
     def instant(self, content: bytes, source: str) -> datetime:
-        """Return a message's timestamp."""
         delivery = _delivery(content, source)
         # Of the service delivery, else of the first delivery in it.
         timestamp = _text(delivery, "ResponseTimestamp") or next(

@@ -71,12 +71,10 @@ class Taxi:
         return size_of([self.path])
 
     def pieces(self, count: int) -> Sequence[str]:
-        """Shares of the lines."""
         count = max(count, 1)
         return [f"{share}/{count}" for share in range(count)]
 
     def quads(self, piece: str) -> Iterator[Quad]:
-        """Every n-th trip."""
         share, _, shares = piece.partition("/")
         for _, trip in self._trips(self.start, self.until, int(share), int(shares)):
             yield from trip
@@ -84,7 +82,6 @@ class Taxi:
     # The stream.
 
     def streams(self) -> Sequence[str]:
-        """One stream."""
         return (_STREAM,)
 
     def readings(
@@ -93,7 +90,6 @@ class Taxi:
         start: datetime | None,
         until: datetime | None,
     ) -> Iterator[Reading]:
-        """The trips by their ends."""
         start = self.start if start is None else start
         until = self.until if until is None else until
         for at, trip in self._trips(start, until):

@@ -187,7 +187,6 @@ class Subscriber:
             raise
 
     def check(self) -> None:
-        """Check that messages are still received."""
         if self._failure is not None:
             raise InputError(
                 f"messages are no longer received ({self._failure})",

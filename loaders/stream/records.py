@@ -110,7 +110,6 @@ class CsvRecords:
         return list(read_metadata(json.loads(self._described), self._source, self._base))
 
     def batch(self, record: Document) -> Publication:
-        """Map the rows of a record."""
         (table,) = self._tables()
         rows = list(table.rows(io.StringIO(record.text, newline=""), record.name))
         if self._at is None:

@@ -363,7 +363,6 @@ class _TimeLimit:
 
     @contextmanager
     def budget(self) -> Iterator[Budget]:
-        """Give the budget of one evaluation."""
         self._budget, before = Budget(SystemClock(), Allowance()), self._budget
         if before.error is not None:
             self._budget.stop(before.error)

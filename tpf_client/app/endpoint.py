@@ -213,7 +213,6 @@ class SparqlEndpoint:
 
     @property
     def under_way(self) -> int:
-        """The number of running queries."""
         return len(self._watch)
 
     @property
@@ -222,7 +221,6 @@ class SparqlEndpoint:
         return len(self._live)
 
     def close(self) -> None:
-        """Stop running queries and end streams."""
         self._live.close()
         self._watch.close()
 

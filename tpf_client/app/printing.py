@@ -82,7 +82,6 @@ class LiveTable:
         self._prefixes = prefixes
 
     def render(self, update: "Update", statistics: Statistics) -> RenderableType:
-        """The board after an update."""
         rows = [solution.row for solution in update.results]
         added = [solution.row for solution in update.added]
         removed = [solution.row for solution in update.removed]

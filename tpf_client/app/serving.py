@@ -57,7 +57,6 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
             self._tell()
 
     def handle_close(self) -> None:
-        """Close the connection."""
         super().handle_close()
         self._tell()
 

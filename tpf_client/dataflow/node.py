@@ -196,7 +196,6 @@ class LimitedInput(Input):
         self._work = work
 
     def push(self, solution: Solution, count: int) -> None:
-        """See `Input`."""
         if not self._work.ended:
             try:
                 self.emit(solution, count)

@@ -60,7 +60,6 @@ class RequestsHttp:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tpf-http")
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Response:
-        """See `Http`."""
         exchange = self._transport.exchange()
         ask = partial(self._transport.once, url, headers, exchange)
         try:
@@ -71,7 +70,6 @@ class RequestsHttp:
                 exchange.end()
 
     def close(self) -> None:
-        """See `Http`."""
         self._transport.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -89,7 +87,6 @@ class FetchHttp:
         self._destinations = destinations
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Response:
-        """See `Http`."""
         from js import AbortController, Object, fetch
         from pyodide.ffi import JsException, to_js
 
@@ -168,7 +165,6 @@ class AsyncFetcher(Fetcher):
                 task.cancel()
 
     async def aclose(self) -> None:
-        """Stop all requests and close connections."""
         self.close()
         tasks = tuple(self._tasks)
         for task in tasks:

@@ -49,7 +49,6 @@ class Dictionaries:
         self._texts: LRUCache[str, bytes] = LRUCache(capacity, getsizeof=len)
 
     def of(self, url: str) -> bytes | None:
-        """The dictionary for a URL."""
         with self._lock:
             return self._texts.get(url)
 
@@ -61,7 +60,6 @@ class Dictionaries:
             self._texts[url] = text
 
     def forget(self, url: str) -> None:
-        """Forget the dictionary for a URL."""
         with self._lock:
             self._texts.pop(url, None)
 

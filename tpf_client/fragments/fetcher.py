@@ -60,7 +60,6 @@ class PageCache:
                 self._pages.pop(page.url, None)
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._pages.clear()
 
@@ -294,7 +293,6 @@ class Fetcher:
         self._begin(entry)
 
     def close(self) -> None:
-        """Stop all requests."""
         self._closed = True
         with self._lock:
             for entry in self._in_flight.values():

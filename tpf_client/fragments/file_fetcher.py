@@ -70,7 +70,6 @@ class FileFetcher(Fetcher):
         }
 
     def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:  # noqa: ARG002
-        """Return a page."""
         return self._made(request)
 
     def _begin(self, entry: InFlight) -> None:

@@ -188,7 +188,6 @@ class SparqlForm(Form):
         return self.asking(f"CONSTRUCT {{ {triple} }} WHERE {{ {values}{triple} }}")
 
     def asking(self, query: str) -> str:
-        """The URL of a query."""
         return self._expanded.expand({"query": query})
 
 

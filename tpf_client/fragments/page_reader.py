@@ -253,11 +253,9 @@ class Lines(NamedTuple):
     parsed: int
 
     def quads(self) -> list[Quad]:
-        """All quads, in their order."""
         return [quad for block in self.blocks for line in block.lines for quad in line.quads]
 
     def named(self) -> Iterable[Quad]:
-        """The quads of the named graphs."""
         return (
             quad
             for scope, lines in self.blocks

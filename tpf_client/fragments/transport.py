@@ -82,7 +82,6 @@ class Exchange:
 
     @property
     def over(self) -> bool:
-        """True after the deadline."""
         return monotonic() >= self._deadline
 
     @property
@@ -91,7 +90,6 @@ class Exchange:
         return self._connect, self._pause
 
     def attach(self, sock: socket.socket) -> None:
-        """Add the socket of a response."""
         with self._lock:
             self._sockets.append(sock)
         if self.ended:
@@ -146,7 +144,6 @@ class _Bounded(io.RawIOBase):
         """Bytes of the head that may still come; ``None``: the body comes."""
 
     def end_head(self) -> None:
-        """End the limit of the head."""
         self._head = None
 
     def readable(self) -> bool:
@@ -335,7 +332,6 @@ class Transport:
         self._closed = False
 
     def close(self) -> None:
-        """End what is under way."""
         self._closed = True
         for exchange in tuple(self._exchanges):
             exchange.end()

@@ -176,11 +176,9 @@ class BudgetWatch:
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
-        """Count the running queries."""
         return len(self._budgets)
 
     def add(self, budget: Budget) -> None:
-        """Begin to look at a budget."""
         with self._changed:
             if self._closed:
                 budget.stop(ClosedError("the endpoint was closed"))
@@ -194,7 +192,6 @@ class BudgetWatch:
             self._changed.notify()
 
     def remove(self, budget: Budget) -> None:
-        """Look at it no more."""
         with self._changed:
             self._budgets.discard(budget)
 

@@ -134,7 +134,6 @@ class _Different:
         self._seen: set[Solution] = set()
 
     def attach(self, node: Node) -> None:
-        """See `Demand`."""
         see = projection(node.schema, self._variables)
 
         def arrive(solution: Solution, _count: int) -> None:
@@ -143,7 +142,6 @@ class _Different:
         node.connect(arrive)
 
     def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
-        """See `Demand`."""
         if not set(self._variables) <= set(schema):
             return None
         return _DifferentChoice(self._seen, projection(schema, self._variables), rows_of)
@@ -173,7 +171,6 @@ class _DifferentChoice:
         return [key for _, _, key in placed]
 
     def enough(self, keys: Sequence[Solution]) -> int:
-        """See `Choice`."""
         count = min(self._missing * self._tries, len(keys))
         self._tries *= 2
         return count
@@ -197,7 +194,6 @@ class _FirstOnes:
         return self._best[-1] if len(self._best) == self._limit else None
 
     def attach(self, node: Node) -> None:
-        """See `Demand`."""
         assert isinstance(node, TopK)
         before, order = node.upstream, node.sorts_by
 
@@ -213,7 +209,6 @@ class _FirstOnes:
         before.connect(arrive)
 
     def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
-        """See `Demand`."""
         used = {name for each in self._conditions for name in variables_in(each.expression)}
         if not used <= set(schema):
             return None
@@ -246,7 +241,6 @@ class _FirstChoice:
         return [key for _, _, key in placed]
 
     def enough(self, keys: Sequence[Solution]) -> int:
-        """See `Choice`."""
         count = min(self._count, len(keys))
         self._count *= 2
         return count

@@ -51,7 +51,6 @@ class Turns(Generic[T]):
         return item
 
     def clear(self) -> None:
-        """Forget everything that waits."""
         self._queues.clear()
 
 

@@ -216,7 +216,6 @@ class Evaluation:
             self.freshness = replace(self.freshness, signalled=period)
 
     def fragments(self) -> list[LiveFragment]:
-        """The fragments that somebody looks at."""
         return list(self._fragments.values())
 
     def predicates(self) -> frozenset[str] | None:

@@ -160,12 +160,10 @@ class _Parts:
         self._patterns = patterns
 
     def of(self, shape: _Shape) -> list[int]:
-        """The first part of this shape."""
         matching = next((part for part, each in self._shapes.items() if each == shape), None)
         return [] if matching is None else self._taken([matching])
 
     def all_of(self, shape: _Shape) -> list[int]:
-        """All parts of this shape."""
         return self._taken([part for part, each in self._shapes.items() if each == shape])
 
     def with_predicates(self, predicates: set[str]) -> list[int]:
@@ -178,7 +176,6 @@ class _Parts:
         return self._taken(parts)
 
     def rest(self) -> list[int]:
-        """Return the rest."""
         return self._taken(list(self._shapes))
 
     def _taken(self, parts: list[int]) -> list[int]:

@@ -160,11 +160,9 @@ class FragmentSource:
         return form_for(self.url, page.metadata.forms, documentation)
 
     def begin(self) -> Task[object]:
-        """Learn the dataset's form."""
         return self.form()
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """Estimate from the first page."""
         return self._of_the_past(self._estimate(pattern))
 
     def first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
@@ -294,7 +292,6 @@ class FragmentSource:
         )
 
     def _refuse_blank_nodes(self, facts: Sequence[Fact]) -> None:
-        """Endpoints rename them each time."""
         for fact in facts:
             for term in (fact.quad.subject, fact.quad.object):
                 if "_:" in term and not is_literal(term) and not askable(term):

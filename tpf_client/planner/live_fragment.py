@@ -169,7 +169,6 @@ class LiveFragment:
         return len(self._quads)
 
     def quads(self) -> Iterator[Quad]:
-        """Its content so far."""
         return iter(self._quads)
 
     @property
@@ -197,11 +196,9 @@ class LiveFragment:
         return bool(self.subscribers)
 
     def start_loading(self) -> None:
-        """Note that it is being read."""
         self.loading = True
 
     def end_loading(self) -> None:
-        """Note that its reading ended."""
         self.loading = False
 
     def mark_stale(self) -> None:
@@ -382,7 +379,6 @@ class Unlabelled:
             self.look(content, content.evaluated_at)
 
     def look(self, first_page: Content, at: datetime) -> None:
-        """Note an unchanged first page."""
         self._begun = True
         self._looked_at, self._fresh_until = at, first_page.fresh_until
 

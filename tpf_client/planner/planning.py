@@ -128,7 +128,6 @@ class _NoFragments:
         self._dataflow = dataflow
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
-        """An input that stays empty."""
         return self._dataflow.add(Input(variables_of_bgp(tuple(patterns))))
 
 

@@ -38,11 +38,9 @@ class SilentSource:
         return self._source.wake_at(instant)
 
     def begin(self) -> Task[object]:
-        """Learn what the first estimates need."""
         return self._marked(self._source.begin())
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """Return the source's estimate."""
         return self._marked(self._source.estimate(pattern))
 
     def read(
@@ -75,7 +73,6 @@ class Services:
 
     @property
     def query(self) -> Query:
-        """The query without those that failed."""
         pattern = self._query.pattern
         for endpoint in self.failed:
             pattern = without_service(pattern, endpoint)

@@ -37,11 +37,9 @@ class UnionSource:
         )
 
     def begin(self) -> Task[object]:
-        """Learn what each source needs."""
         return together([source.begin() for source in self._sources])
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
-        """Sum the estimates."""
         sources = self._asked(pattern)
         estimates = yield from together([source.estimate(pattern) for source in sources])
         for source, each in zip(sources, estimates, strict=True):

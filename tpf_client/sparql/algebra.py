@@ -208,7 +208,6 @@ class Aggregated(Extend):
 
     @property
     def aggregate(self) -> Aggregate:
-        """The aggregate of each group."""
         assert isinstance(self.expression, Aggregate)
         return self.expression
 

@@ -35,7 +35,6 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The token under the cursor."""
         return self._tokens[self._index]
 
     def ahead(self, steps: int = 1) -> Token:
@@ -50,7 +49,6 @@ class Cursor:
         return token
 
     def at(self, *signs: str) -> bool:
-        """True at one of these signs."""
         token = self.token
         return token.kind == "sign" and token.text in signs
 
@@ -91,7 +89,6 @@ class Cursor:
         self.fail(f"expected {what}, found {token}")
 
     def whole_number(self, what: str = "a number") -> int:
-        """Step over an unsigned integer."""
         if self.token.kind != "integer":
             self.expected(what)
         if len(self.token.text) > _DIGITS:
@@ -126,7 +123,6 @@ class Cursor:
         return Variable("?" + self.advance().text[1:])
 
     def at_iri(self) -> bool:
-        """True at an IRI."""
         return self.token.kind in ("iri", "name")
 
     def iri(self) -> Term:

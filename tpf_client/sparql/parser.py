@@ -241,7 +241,6 @@ class Parser(Cursor):
         self._index, self._block, self._blocks_opened = mark
 
     def query(self) -> Query:
-        """Parse the whole text."""
         self.prologue()
         form = self._FORMS.get(self.token.text.upper()) if self.token.kind == "word" else None
         if form is None:
@@ -256,7 +255,6 @@ class Parser(Cursor):
         return query
 
     def prologue(self) -> None:
-        """Parse BASE, PREFIX and VERSION declarations."""
         while True:
             if self.take_word("BASE"):
                 if self.token.kind != "iri":
@@ -378,7 +376,6 @@ class Parser(Cursor):
     }
 
     def dataset(self) -> DatasetClause:
-        """Parse FROM and FROM NAMED clauses."""
         from_clause = self._dialect.from_clause
         default: list[Term] = []
         named: list[Term] = []
@@ -695,7 +692,6 @@ class Parser(Cursor):
         return join(before, self._inline_data())
 
     def graph_clause(self, before: Pattern) -> Pattern:
-        """Parse what follows GRAPH."""
         return join(before, self._graph_pattern())
 
     _ELEMENTS: ClassVar[Mapping[str, Callable[["Parser", Pattern], Pattern]]] = {
@@ -720,7 +716,6 @@ class Parser(Cursor):
 
     @contextmanager
     def inside(self, graph: TermOrVariable) -> Iterator[None]:
-        """Parse patterns of another graph."""
         outer, self.graph = self.graph, graph
         yield
         self.graph = outer
@@ -1106,7 +1101,6 @@ class Parser(Cursor):
     # -------------------------------------------------------------------------- expressions
 
     def expression(self) -> Expression:
-        """Parse an expression."""
         with self.nested():
             return self._chained("||", lambda: self._chained("&&", self._relation))
 

@@ -52,7 +52,6 @@ class ChangeSignals:
         return end
 
     def close(self) -> None:
-        """End all."""
         with self._lock:
             self._closed = True
             signals = list(self._signals.values())
@@ -75,25 +74,21 @@ class _Signal:
         return self._end.is_set()
 
     def add(self, heard: Heard) -> None:
-        """Somebody follows."""
         self._heard.append(heard)
         if self._up:
             # What was read before may have changed before this.
             heard(True, None)
 
     def remove(self, heard: Heard) -> None:
-        """Somebody follows no more."""
         if heard in self._heard:
             self._heard.remove(heard)
         if not self._heard:
             self._end.set()
 
     def close(self) -> None:
-        """Follow no more."""
         self._end.set()
 
     def run(self) -> None:
-        """Follow until nobody wants to."""
         failures = 0
         while not self.over:
             try:

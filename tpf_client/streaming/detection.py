@@ -260,7 +260,6 @@ class AnnotatedSource:
         return self.base.wake_at(instant) if self._past is None else instant
 
     def begin(self) -> Task[object]:
-        """Learn what the first estimates need."""
         return self.base.begin()
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:

@@ -168,7 +168,6 @@ class ChangeListener:
         return False
 
     def close(self) -> None:
-        """Listen no more."""
         self._ended = True
         ends, self._ends = self._ends, []
         for end in ends:
@@ -210,17 +209,14 @@ class PlannedQuery:
         return self.evaluation.source.now()
 
     def row(self, solution: tuple[int, ...]) -> Row:
-        """A solution in terms."""
         decode = self.evaluation.dictionary.decode
         return tuple([decode(each) if each else None for each in solution])
 
     def encode(self, row: Row) -> Solution:
-        """A row as a solution."""
         encode = self.evaluation.dictionary.encode
         return tuple([UNBOUND if term is None else encode(term) for term in row])
 
     def decode(self, changes: Sequence[Change]) -> list[Row]:
-        """Convert solutions to rows, with copies."""
         return [row for solution, count in changes for row in [self.row(solution)] * count]
 
     def hold_back(self) -> None:
@@ -245,7 +241,6 @@ class PlannedQuery:
         return [self.row(each) for each, count in now.items() for _ in range(count)]
 
     def rows(self) -> list[Row]:
-        """The whole answer."""
         return [self.row(each) for each in self.output.rows()]
 
     def late_rows(self, at: datetime) -> list[Row]:

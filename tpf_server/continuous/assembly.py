@@ -59,7 +59,6 @@ class Ticker:
         threading.Thread(target=self.run, name="stream time", daemon=True).start()
 
     def stop(self) -> None:
-        """End at the next tick."""
         self._stopped.set()
 
     def run(self) -> None:

@@ -75,11 +75,9 @@ class LiveFacts:
         self._valid: Counter[Quad] = Counter()
 
     def begin(self, versions: Sequence[Standing]) -> None:
-        """See `Follower`."""
         self._news.append((True, (), versions))
 
     def change(self, removed: Sequence[int], added: Sequence[Standing]) -> None:
-        """See `Follower`."""
         self._news.append((False, removed, added))
 
     def changes(self, now: int) -> Mapping[Quad, bool]:
@@ -449,12 +447,10 @@ class RemoteGraphs:
         return graph
 
     def drop(self, graph: RemoteGraph) -> None:
-        """Stop reading a graph."""
         with self._lock:
             self._further.pop(graph, None)
 
     def stop(self) -> None:
-        """End after the current graph."""
         self._stopped.set()
 
     def read(self) -> None:
@@ -466,7 +462,6 @@ class RemoteGraphs:
                 self.read_one(graph)
 
     def read_one(self, graph: RemoteGraph) -> None:
-        """Read a graph now."""
         graph.read(format_instant(self._clock.now()))
 
     def _run_apart(self) -> None:
@@ -524,7 +519,6 @@ class ChangingGraphs:
         self._now = 0
 
     def add(self, changes: Changes) -> None:
-        """Follow a source of named graphs."""
         self._others.append(_Source(changes))
 
     def drop(self, changes: Changes) -> None:
@@ -568,7 +562,6 @@ class ChangingGraphs:
         return [(source, changes) for source, changes in result if changes]
 
     def apply(self, pending: Pending) -> None:
-        """Apply deltas; queries see them."""
         for source, changes in pending:
             if source not in self._live and source not in self._others:
                 continue
@@ -676,7 +669,6 @@ class StaticUpdates:
         graphs: Mapping[Term, Sequence[StoreGraph]],
         live: Mapping[Term, LiveStore],
     ) -> None:
-        """See `ContinuousService.exchange_static`."""
         self._begin("exchange")
         try:
             # Graphs change only here, one after the other: what is prepared stays right.

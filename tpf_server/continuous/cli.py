@@ -87,7 +87,6 @@ class ArrowFile:
         self._rows = self._written = 0
 
     def begin(self, query: RunningQuery[Any]) -> None:
-        """Set the query, before elements come."""
         self._query = query
         self._writer = pa.ipc.new_stream(self._file, query.columns.schema)
 

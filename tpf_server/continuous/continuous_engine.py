@@ -267,16 +267,13 @@ class Engine(TickEngine):
         self.instants.unlink(registered.name)
 
     def abandon(self) -> None:
-        """See `TickEngine.abandon`."""
         super().abandon()
         self.instants.abandon()
 
     def holders(self) -> Iterable[object]:
-        """See `TickEngine.holders`."""
         return *super().holders(), *self.instants.holders()
 
     def static_holders(self) -> Iterable[object]:
-        """See `TickEngine.static_holders`."""
         return *super().static_holders(), *self.instants.static_holders()
 
     # ----------------------------------------------------------------------------- streams
@@ -333,12 +330,10 @@ class Engine(TickEngine):
             self._tick(found, triples, at)
 
     def wants_elements(self, stream: ElementStream) -> bool:
-        """See `TickEngine.wants_elements`."""
         instants = self.instants
         return self.reorders or (bool(instants.queries) and instants.looks_at(stream.name))
 
     def delete_stream(self, name: str) -> None:
-        """See `TickEngine.delete_stream`."""
         super().delete_stream(name)
         self.instants.learning.declared.pop(self.name(name), None)
 
@@ -361,7 +356,6 @@ class Engine(TickEngine):
             self._tick(stream, triples, at)
 
     def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
-        """See `TickEngine._check_made`."""
         self.instants.learning.check_triples(stream, triples)
 
     def _made_at_instant(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:

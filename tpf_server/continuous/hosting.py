@@ -203,7 +203,6 @@ class HostedQuery:
         self.columns = EmissionColumns(columns, removes=relation == "removed", numbered=True)
 
     def explain(self) -> dict[str, Any]:
-        """Return state, text and plan."""
         result = {
             "id": self.id,
             **self.running.explain(),
@@ -231,7 +230,6 @@ class HostedQuery:
         return json.dumps({"sequence": emission.sequence, "at": at, self.relation: rows})
 
     def decode(self, text: str) -> Emission:
-        """Read an encoded emission."""
         value = json.loads(text)
         rows: Any = value[self.relation]
         if isinstance(rows, bool):
@@ -266,7 +264,6 @@ class ParsedRegistration:
 
     @property
     def reads(self) -> list[Term]:
-        """The streams that it names."""
         if isinstance(self.query, ContinuousQuery):
             return [Term(each.stream) for each in self.query.windows if not each.varies]
         return [each.stream for each in self.query.streams]
@@ -295,7 +292,6 @@ class Hosting:
         self._silent = False
 
     def read(self, registration: Registration) -> ParsedRegistration:
-        """Parse and check a registration."""
         semantics, engine = registration.semantics, registration.engine
         if engine is not None and engine != NATIVE and engine not in self._executors:
             names = ", ".join((NATIVE, *self._executors))
@@ -471,7 +467,6 @@ class Hosting:
         return executed
 
     def remove(self, hosted: HostedQuery) -> None:
-        """End a query and its log."""
         hosted.running.close()
         self._engine.instants.unlink(hosted.id)
         del self.queries[hosted.id]

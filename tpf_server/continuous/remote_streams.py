@@ -86,7 +86,6 @@ class _Link(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """URL, health and counts."""
         reason = {} if self.reason is None else {"reason": self.reason}
         state = "working" if self._failure is None else "failed"
         return {"url": self.url, "state": state, **self._counts(), **reason}
@@ -411,7 +410,6 @@ class RemoteStreams:
                 )
 
     def take(self, hosted: HostedQuery) -> None:
-        """Link the streams of a query."""
         for stream in filter(self.allowed, hosted.running.reads):
             self._users.add([stream], hosted.id)
             if stream not in self._readers:
@@ -431,7 +429,6 @@ class RemoteStreams:
         return link
 
     def release(self, name: str) -> None:
-        """Unlink a query."""
         self._users.discard(tuple(self._readers), name)
         for stream in [each for each in self._readers if each not in self._users]:
             self._readers.pop(stream).stop()
@@ -449,7 +446,6 @@ class RemoteStreams:
         return result | ({"state": "degraded", "reason": reasons[0]} if reasons else {})
 
     def start(self) -> None:
-        """Start all links."""
         self._started = True
         for link in chain(self._readers.values(), self._writers.values()):
             link.start()
@@ -460,7 +456,6 @@ class RemoteStreams:
             link.stop()
 
     def positions(self) -> dict[str, tuple[int, int | None]]:
-        """Return the positions of all writers."""
         result = {name: writer.position() for name, writer in self._writers.items()}
         return {name: position for name, position in result.items() if position is not None}
 

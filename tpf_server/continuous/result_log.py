@@ -170,7 +170,6 @@ class Registrations:
         self._write(self._path, body, 1)
 
     def take_results(self) -> KeptResults:
-        """Read and remove the results."""
         with _reading(self._results):
             with self._ownership.held() as mine:
                 if not mine:
@@ -265,11 +264,9 @@ class Receipts:
         return None if result is None else replace(result, repeated=True)
 
     def forget(self, stream: Term) -> None:
-        """Forget the batches of a stream."""
         self._kept = {key: receipt for key, receipt in self._kept.items() if key[0] != stream}
 
     def listed(self) -> list[KeptBatch]:
-        """List the batches."""
         return [
             (stream, batch, each.accepted, each.dropped, each.late)
             for (stream, batch), each in self._kept.items()
@@ -281,7 +278,6 @@ class Receipts:
             self.keep(Term(stream), batch, Receipt(accepted, (), dropped, late))
 
     def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
-        """Add a receipt."""
         if batch is None:
             return
         self._kept[stream, batch] = receipt
@@ -307,7 +303,6 @@ class ResultMemory:
 
     @property
     def full(self) -> bool:
-        """True above the limit."""
         return self.taken > self.limit
 
     def take(self, size: int) -> None:
@@ -330,7 +325,6 @@ class Event:
 
     @classmethod
     def written(cls, number: int, rows: int, text: str) -> "Event":
-        """Make an event of a text."""
         event = cls(number, _NOTHING)
         event.emission, event.rows, event._text = None, rows, text
         event.size = _EMISSION + len(text)
@@ -408,7 +402,6 @@ class ResultLog:
 
     @property
     def count(self) -> int:
-        """The number of emissions until now."""
         return self._last - self.begin + len(self._held)
 
     def append(self, emission: Emission) -> None:
@@ -429,7 +422,6 @@ class ResultLog:
         return [(event.number, event.rows, event.text(encode)) for event in self._held]
 
     def release(self) -> None:
-        """Let readers see what was held."""
         events, self._held = self._held, []
         self._show(events)
 
@@ -455,13 +447,11 @@ class ResultLog:
         self._memory.take(size)
 
     def discard(self) -> None:
-        """Free the memory."""
         with self._changed:
             self._take(-self._size)
             self._memory = ResultMemory(sys.maxsize)
 
     def close(self, error: ContinuousError | None = None) -> None:
-        """End the log, for this reason."""
         with self._changed:
             self._closed = True
             self._error = self._error or error
@@ -500,7 +490,6 @@ class ResultLog:
     def emissions(
         self, events: Iterable[Event], decode: Callable[[str], Emission]
     ) -> list[tuple[int, Emission]]:
-        """Return numbers and emissions."""
         with self._encoding:
             return [(event.number, event.read(decode)) for event in events]
 

@@ -415,12 +415,10 @@ class ContinuousService:
             self._settle()
 
     def streams(self) -> list[dict[str, Any]]:
-        """List the streams with their counts."""
         with self._lock:
             return self._streams.listed()
 
     def stream(self, name: str) -> dict[str, Any]:
-        """Return the counts of a stream."""
         with self._lock:
             iri = self._engine.name(name)[1:-1]
             for result in self._streams.listed():
@@ -544,7 +542,6 @@ class ContinuousService:
             return result
 
     def queries(self) -> list[HostedQuery]:
-        """List the queries."""
         with self._lock:
             return list(self._hosting.queries.values())
 
@@ -582,13 +579,11 @@ class ContinuousService:
         self._static.release(hosted.services)
 
     def start(self) -> None:
-        """Start the links to other servers."""
         self._remote.start()
         with self._lock:
             self._links.start()
 
     def close(self) -> None:
-        """Stop everything."""
         self._remote.stop()
         if self._lock.acquire(timeout=_PATIENCE):
             self._lock.release()

@@ -56,19 +56,16 @@ class SharedStreams:
         return new
 
     def declared(self) -> dict[Term, list[str]]:
-        """The declared predicates of streams."""
         result = self._engine.instants.learning.declared
         return {name: sorted(result[name]) for name in self._engine.streams if name in result}
 
     def delete(self, name: str) -> None:
-        """Delete a stream."""
         term = self._engine.name(name)
         self._engine.delete_stream(term)
         self._counts.pop(term, None)
         self._feeds = {key: feed for key, feed in self._feeds.items() if key[0] != term}
 
     def listed(self) -> list[dict[str, Any]]:
-        """List the streams with their counts."""
         result: list[dict[str, Any]] = [
             {"stream": name[1:-1], **{each: self._counts[name][each] for each in _COUNTED}}
             for name in self._engine.streams
@@ -80,7 +77,6 @@ class SharedStreams:
         return result
 
     def arrive(self, stream: Term, triples: TripleTexts, at: int) -> None:
-        """Take an element from outside."""
         engine = self._engine
         count = self._count(stream, triples)
         self._to_executors(stream, triples, at)

@@ -220,7 +220,6 @@ class WindowLog:
         return replace(registration, begun=self.number, advanced=self.advanced)
 
     def receive(self, batch: KeptBatch) -> None:
-        """Add the receipt of a batch."""
         self._receipts.append(batch)
 
     def end(self, hosted: HostedQuery) -> None:
@@ -316,11 +315,9 @@ class WindowLog:
 
     @property
     def queries(self) -> set[str]:
-        """The names of queries with emissions."""
         return set(self._oldest)
 
     def forget(self, *queries: str) -> None:
-        """Drop the emissions of queries."""
         with self._writing() as connection:
             for name in queries:
                 self._oldest.pop(name, None)
@@ -328,7 +325,6 @@ class WindowLog:
                     connection.execute(f"DELETE FROM {table} WHERE query = ?", (name,))  # noqa: S608
 
     def forget_stream(self, stream: Term) -> None:
-        """Drop the elements of a stream."""
         self._extents.pop(stream, None)
         self._ended = [each for each in self._ended if each[1].stream != stream]
         with self._writing() as connection:
@@ -336,7 +332,6 @@ class WindowLog:
                 connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))  # noqa: S608
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._connection.close()
 

@@ -113,7 +113,6 @@ class OpenDataset:
         )
 
     def close(self) -> None:
-        """Close both stores."""
         if self.overlap is not None:
             self.overlap.close()
         for store in (self.static, self.live):

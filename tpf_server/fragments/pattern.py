@@ -73,14 +73,12 @@ class Skolemizer:
         return [self.term(term) for term in terms]
 
     def quad(self, quad: Quad) -> Quad:
-        """Return the quad as shown."""
         for term in quad:
             if term.startswith(("_:", "<<(")):
                 return Quad(*[self.term(part) for part in quad])
         return quad
 
     def term(self, term: Term) -> Term:
-        """Return the term as shown."""
         if term.startswith("_:"):
             return Term(f"<{self.prefix}{quote(term[2:], safe='')}>")
         if term.startswith("<<(") and "_:" in term:

@@ -97,7 +97,6 @@ class View:
     def matches(
         self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None, state: "State"
     ) -> "Matches | AllMatches":
-        """Return the matching quads."""
         parts = state.parts or ((),) * len(patterns)
         matches = [
             Matches(self.dataset, pattern, snapshot, own)
@@ -131,7 +130,6 @@ class AllMatches:
         self.total = sum(one.total for one in matches)
 
     def slice(self, offset: int, limit: int) -> LabelledRows:
-        """See `Matches`."""
         result = LabelledRows(QuadColumns([], [], [], []), [])
         for one in self._matches:
             missing = limit - len(result.labels)
@@ -145,12 +143,10 @@ class AllMatches:
         return result
 
     def labellings(self) -> list[Labelling]:
-        """See `Matches`."""
         kinds = {kind for one in self._matches for kind in one.labellings()}
         return [kind for kind in _LABELLINGS if kind in kinds]
 
     def earliest_end(self) -> datetime | None:
-        """See `Matches`."""
         ends = [one.earliest_end() for one in self._matches if one.dynamic]
         return min((end for end in ends if end is not None), default=None)
 

@@ -49,21 +49,17 @@ class LocalFolder:
         self.url = str(path)
 
     def inner(self, name: str) -> "LocalFolder":
-        """See `Folder`."""
         return LocalFolder(self.path / name)
 
     def make(self) -> None:
-        """See `Folder`."""
         self.path.mkdir(parents=True, exist_ok=True)
 
     def names(self) -> list[str]:
-        """See `Folder`."""
         if not self.path.is_dir():
             return []
         return sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
 
     def read(self, name: str) -> str:
-        """See `Folder`."""
         return (self.path / name).read_text(encoding="utf-8")
 
     def write(self, name: str, text: Iterable[str]) -> None:
@@ -73,7 +69,6 @@ class LocalFolder:
             file.writelines(text)
 
     def remove(self) -> None:
-        """See `Folder`."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 

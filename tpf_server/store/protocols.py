@@ -23,7 +23,6 @@ class QuadColumns(NamedTuple):
 
     @property
     def quads(self) -> list[Quad]:
-        """The quads."""
         # What `Quad._make` does, without a Python frame per quad.
         return list(map(_new_tuple, repeat(Quad), zip(*self, strict=True)))
 

@@ -50,7 +50,6 @@ class ChangeFeed:
         return self._closed
 
     def close(self) -> None:
-        """End all followers."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -155,7 +154,6 @@ class ChangeFeeds:
         self._closed = False
 
     def close(self) -> None:
-        """End all followers."""
         with self._lock:
             self._closed = True
             feeds = list(self._feeds.values())
@@ -163,7 +161,6 @@ class ChangeFeeds:
             feed.close()
 
     def of(self, store: LiveStore) -> ChangeFeed:
-        """Return the feed of a store."""
         with self._lock:
             feed = self._feeds.get(store)
             if feed is None or (feed.closed and not self._closed):

@@ -94,7 +94,6 @@ class HtmlWriter:
         self._cells: dict[Endpoint, TermCells] = {}
 
     def write(self, fragment: Fragment) -> str:
-        """See `Writer`."""
         query = fragment.query
         endpoint, request = query.endpoint, query.request
         subject = request.pattern.subject

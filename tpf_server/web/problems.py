@@ -56,7 +56,6 @@ class Problems:
         return self._answer(503, StoreError.title, detail, {"Retry-After": "5"}, request)
 
     def of_http(self, error: HTTPException, request: Request) -> Response:
-        """Answer for a broken request."""
         status = error.code or 500
         return self._answer(status, HTTPStatus(status).phrase, error.description or "", {}, request)
 

@@ -347,7 +347,6 @@ class PageMiddleware:
         self._failures: tuple[type[Exception], ...] = (ServerError, *store_failures())
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
         method = environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD"):
             return self._rest(environ, start_response)

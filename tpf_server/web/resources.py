@@ -29,7 +29,6 @@ class Resource(NamedTuple):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Its methods."""
         return (*self.operations, *(["HEAD"] if "GET" in self.operations else []), "OPTIONS")
 
     @property

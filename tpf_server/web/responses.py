@@ -63,7 +63,6 @@ class Whole(Response):
     """A response with its body as a list, which servers send at once."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer as a WSGI application."""
         body, status, headers = self.get_wsgi_response(environ)
         start_response(status, headers)
         chunks = list(body)
@@ -79,7 +78,6 @@ class AsGiven(Whole):
         self.headers = Headers(headers)
 
     def get_wsgi_headers(self, _: WSGIEnvironment) -> Headers:
-        """Return the fields unchanged."""
         return self.headers
 
 

@@ -230,8 +230,6 @@ class Views:
         self._metrics = metrics
 
     def index(self) -> Response:
-        """The list of datasets."""
-
         def answer() -> Response:
             chosen = self._negotiator.by_accept(request.headers.get("Accept"))
             return index(self._site, self._base(), chosen)
@@ -239,8 +237,6 @@ class Views:
         return _read(answer)
 
     def documentation(self) -> Response:
-        """The API documentation."""
-
         def answer() -> Response:
             parts = self._site, self._base(), self._resources
             if wants_html(request):
@@ -259,20 +255,15 @@ class Views:
         return _read(lambda: see_other(self._base()))
 
     def robots(self) -> Response:
-        """What search engines may read."""
         return _read(lambda: answer(ROBOTS, "text/plain; charset=utf-8"))
 
     def healthz(self) -> Response:
-        """The process runs."""
         return _read(alive)
 
     def readyz(self) -> Response:
-        """Its stores work, too."""
         return _read(lambda: ready(self._site))
 
     def metrics(self) -> Response:
-        """Counts of requests."""
-
         def answer() -> Response:
             settings = self._site.settings
             if not settings.open_metrics:
@@ -282,7 +273,6 @@ class Views:
         return _read(answer)
 
     def fragment(self, name: str) -> Response:
-        """A page of a dataset."""
         failure: Exception | None = request.environ.get(FAILURE)
         if failure is not None:
             raise failure
@@ -300,7 +290,6 @@ class Views:
         return _read(answer)
 
     def view(self, name: str, view: str) -> Response:
-        """A page of a view."""
         return self.fragment(f"{name}/{view}")
 
     def changes(self, name: str) -> Response:
@@ -310,7 +299,6 @@ class Views:
         return _read(lambda: changes(self._site, endpoint, request))
 
     def ldes(self, name: str) -> Response:
-        """The event stream of a dataset."""
         self._site.dataset(name)
         endpoint = self._site.endpoints(self._base())[name]
 
@@ -321,7 +309,6 @@ class Views:
         return _read(answer)
 
     def timemap(self, name: str) -> Response:
-        """The changes of a fragment."""
         endpoint = self._site.endpoints(self._base()).get(name)
         if endpoint is None:
             raise NotFoundError(f"there is nothing at {request.path}")
@@ -332,7 +319,6 @@ class Views:
         return self.timemap(f"{name}/{view}")
 
     def facts(self, name: str) -> Response:
-        """Publishing to a dataset."""
         self._site.dataset(name)
         endpoint = self._site.endpoints(self._base())[name]
         return by_method(
@@ -340,7 +326,6 @@ class Views:
         )
 
     def vocabulary(self) -> Response:
-        """A vocabulary whose namespace lies here."""
         # A part of an application may have a prefix, which is in the base, too.
         rule = self._resources[str(request.endpoint).rpartition(".")[2]].rule
         served = vocabularies(self._site)[rule]

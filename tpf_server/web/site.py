@@ -38,7 +38,6 @@ class Site:
 
     @property
     def datasets(self) -> Mapping[str, OpenDataset]:
-        """The datasets by name."""
         return self._datasets
 
     def serve(self, datasets: Iterable[OpenDataset]) -> None:

@@ -218,7 +218,6 @@ class Construction(ABC):
         return self.flow.add(Project(node, names, {variable: source}, asks=node.askable))
 
     def reduced(self, node: Node, names: Sequence[Variable]) -> Node:
-        """The solutions with these variables only."""
         if node.schema == tuple(names):
             return node
         return self.flow.add(Project(node, names, asks=node.askable))

@@ -220,7 +220,6 @@ class Distinct(Node):
         upstream.connect(self._push)
 
     def present(self) -> Iterator[Solution]:
-        """The solutions that there are now."""
         return (solution for solution, count in self._counts.items() if count > 0)
 
     @property
@@ -317,7 +316,6 @@ class Output:
                 yield seen
 
     def multiset(self) -> Multiset:
-        """The present result without its order."""
         result: Multiset = Multiset()
         for row, count in self._rows.items():
             result[self._visible(row)] += count

@@ -39,7 +39,6 @@ class PerKey(Node):
         part[0].push(solution, count)
 
     def flush(self) -> None:
-        """Flush every operator."""
         for _, node in self._parts.values():
             node.flush()
 
@@ -66,7 +65,6 @@ class Group(Node):
         upstream.connect(groups.sink())
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`."""
         self.groups.limit(work)
 
     @property
@@ -75,13 +73,10 @@ class Group(Node):
         return bool(self.groups.touched)
 
     def loose(self) -> bool:
-        """See `Node`."""
         return self.groups.loose
 
     def changed(self) -> Collection[Key]:
-        """See `Node`."""
         return self.groups.drained() if self.groups.touched else ()
 
     def all_keys(self) -> Iterable[Key]:
-        """See `Node`."""
         return self.groups.by_key

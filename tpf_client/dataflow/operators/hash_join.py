@@ -69,7 +69,6 @@ class KeyedJoin(Node):
         return self._left.pending or self._right.pending
 
     def changed(self) -> Collection[Key]:
-        """See `Node`."""
         left, right = self._left.changed(), self._right.changed()
         if not self._same:
             right = [self._from_right(key) for key in right]
@@ -78,7 +77,6 @@ class KeyedJoin(Node):
         return {*left, *right} if left and right else left or right
 
     def loose(self) -> bool:
-        """See `Node`."""
         return self._left.loose() or self._right.loose()
 
     def _with_loose(self, left: Collection[Key], right: Collection[Key]) -> Collection[Key]:
@@ -100,7 +98,6 @@ class KeyedJoin(Node):
         return keys
 
     def all_keys(self) -> Iterable[Key]:
-        """See `Node`."""
         for one in self._left.all_keys():
             if UNBOUND not in one:
                 yield one
@@ -169,7 +166,6 @@ class HashJoin(Node):
             right.connect(self._push_right)
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`."""
         self._work = work
 
     def _push_left(self, solution: Solution, count: int) -> None:

@@ -202,7 +202,6 @@ class LeftJoin(Matching):
             self.emit(merged, count)
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
-        """A left solution that is alone."""
         return None if has_partners else left + self._padding
 
 
@@ -258,7 +257,6 @@ class SemiJoin(Matching):
         return self._mark is None
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
-        """The left solution with its mark."""
         assert self._mark is not None
         holds = has_partners != self.negated
         return (*left, self._mark.true if holds else self._mark.false)

@@ -124,7 +124,6 @@ class MultiwayJoin(Node):
                 self._reroute(number, self._best_order(number, costs))
 
     def stop(self) -> None:
-        """Give the indexes back."""
         for each in self.inputs:
             self._release(each)
 

@@ -86,7 +86,6 @@ class Slice(Node):
                 self.emit(solution, high - low)
 
     def flush(self) -> None:
-        """Replace what vanished."""
         if not self._stale:
             return
         self._stale = False
@@ -118,19 +117,15 @@ class _Rows:
         self._changes[solution] = self._changes.get(solution, 0) + count
 
     def row(self, key: Key) -> Solution | None:
-        """See `Node`."""
         return key if self._copies.get(key, 0) > 0 else None
 
     def copies(self, key: Key) -> int:
-        """Return the copies of a solution."""
         return self._copies[key]
 
     def all_keys(self) -> Collection[Key]:
-        """See `Node`."""
         return self._copies
 
     def changed(self) -> Collection[Key]:
-        """See `Node`."""
         changes, self._changes = self._changes, {}
         copies = self._copies
         for solution, count in changes.items():
@@ -297,7 +292,6 @@ class TopK(Node):
                 self.emit(row, -count)
 
     def shows(self, rows: Iterable[Solution]) -> None:
-        """Set the window's rows from outside."""
         self._shown = Multiset(rows)
 
     def _in_order(self) -> Iterator[tuple[Solution, int]]:

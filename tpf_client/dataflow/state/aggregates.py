@@ -60,7 +60,6 @@ class Extreme:
         """The values that are there, each once."""
 
     def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
         before = self._counts.get(argument, 0)
         after = before + count
         if after:
@@ -76,7 +75,6 @@ class Extreme:
             del self._entries[bisect_left(self._entries, entry)]
 
     def result(self) -> TermId:
-        """See `Accumulator`."""
         if not self._entries or UNBOUND in self._counts:
             return UNBOUND
         return self._entries[self._position][1]
@@ -135,7 +133,6 @@ class Median:
             insort(self._entries, (self._key_of_value(number), number))
 
     def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
         key = self._key(argument)
         if key is None:
             self._failures += count
@@ -158,7 +155,6 @@ class Median:
             balance += 1
 
     def result(self) -> TermId:
-        """See `Accumulator`."""
         entries = self._entries
         if self._failures or not entries:
             return UNBOUND
@@ -205,7 +201,6 @@ class DistinctArguments:
         self.result = inner.result
 
     def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
         before = self._counts.get(argument, 0)
         after = before + count
         if after:
@@ -224,12 +219,10 @@ class Count:
         self._count = 0
 
     def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
         if argument != UNBOUND:
             self._count += count
 
     def result(self) -> TermId:
-        """See `Accumulator`."""
         return self._typed.encode(self._count)
 
 
@@ -253,7 +246,6 @@ class Sum:
         self._failures = 0
 
     def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
         self._count += count
         tag = argument & TAG
         if tag == INTEGER:
@@ -282,7 +274,6 @@ class Sum:
             self._failures += count
 
     def result(self) -> TermId:
-        """See `Accumulator`."""
         if self._failures:
             return UNBOUND
         parts, decimals = self._parts, self._decimal_count
@@ -313,7 +304,6 @@ class Sum:
         return self._typed.encode(Decimal(unscaled).scaleb(-scale, _EXACT))
 
     def _floating(self) -> float:
-        """An xsd:float where all are."""
         single = True
         products = []
         for identifier, count in self._floats.items():
@@ -342,7 +332,6 @@ class _Counts:
         self._counts: dict[TermId, int] = {}
 
     def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
         total = self._counts.get(argument, 0) + count
         if total:
             self._counts[argument] = total
@@ -354,7 +343,6 @@ class Sample(_Counts):
     """SAMPLE: the value that has been there longest."""
 
     def result(self) -> TermId:
-        """See `Accumulator`."""
         return next((identifier for identifier in self._counts if identifier), UNBOUND)
 
 
@@ -372,7 +360,6 @@ class GroupConcat(_Counts):
         self._work = work
 
     def result(self) -> TermId:
-        """See `Accumulator`."""
         decode = self._typed.dictionary.decode
         texts: list[str] = []
         size = 0

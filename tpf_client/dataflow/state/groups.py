@@ -73,7 +73,6 @@ class Grouping:
 
     @property
     def schema(self) -> tuple[Variable, ...]:
-        """The variables of the output."""
         return (*self.keys, *(name for name, _ in self.aggregates))
 
 
@@ -104,14 +103,12 @@ class Groups:
             self.touched.append(only)
 
     def limit(self, work: Work) -> None:
-        """Bound the values that aggregates read."""
         self._work = work
         for group in self.by_key.values():
             limit_accumulators(group.accumulators, work)
 
     @property
     def live(self) -> int:
-        """The number of distinct solutions remembered."""
         return len(self._live)
 
     def _new_group(self, key: Solution) -> GroupState:
@@ -130,7 +127,6 @@ class Groups:
         return group
 
     def sink(self) -> Sink:
-        """Takes the solutions."""
         live, groups, touched, make_group = self._live, self.by_key, self.touched, self._new_group
         rejected, counts_fresh = self._rejected, self._counts_fresh
         keys, values_of = len(self.how.keys), self.how.values_of

@@ -124,12 +124,10 @@ class RowBag:
 
     @property
     def tables(self) -> Iterable[_Table]:
-        """All of its indexes."""
         return self._tables.values()
 
     @property
     def size(self) -> int:
-        """Count the rows, with copies."""
         return sum([count for _, count in self.rows()])
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
@@ -266,11 +264,9 @@ class JoinInput:
 
     @property
     def bag(self) -> RowBag:
-        """The rows that are there."""
         return self._bag()
 
     def columns_of(self, names: Container[Variable]) -> Columns:
-        """Return the columns of these variables."""
         return tuple([column for column, name in enumerate(self.variables) if name in names])
 
     def hold(self) -> None:

@@ -80,7 +80,6 @@ class Compiler:
         self.bounded = environment.spend is not None
 
     def spend(self, characters: int) -> None:
-        """See `ArgumentCompiler`."""
         if self.environment.spend is not None:
             self.environment.spend(characters)
 
@@ -134,7 +133,6 @@ class Compiler:
         return pay
 
     def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
-        """The identifiers of several values."""
         each = tuple([self.binding(expression) for expression in expressions])
         match each:
             case ():
@@ -203,7 +201,6 @@ class Compiler:
                 raise UnsupportedQueryError(f"{type(expression).__name__} cannot stand here")
 
     def test(self, expression: Expression) -> Callable[[Solution], bool]:
-        """Compile to the effective boolean value."""
         value = self.value(expression)
         truth = operators.truth
 

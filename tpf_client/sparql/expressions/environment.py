@@ -41,7 +41,6 @@ class Environment:
     error that ends the query. ``None``: no bound."""
 
     def forget(self, identifiers: Collection[int]) -> None:
-        """Forget blank nodes among dropped identifiers."""
         dropped = set(identifiers)
         for key in [key for key, node in self.nodes.items() if node in dropped]:
             del self.nodes[key]

@@ -302,17 +302,14 @@ class _Linear:
 
     @property
     def groups(self) -> int:
-        """See `Regex`."""
         count: int = self._compiled(keep=True).groups
         return count
 
     def found_in(self, text: str, spend: Spend = free) -> bool:
-        """See `Regex`."""
         spend(_TEXT + len(text) * self._weight)
         return self._search(_bytes(text)) is not None
 
     def matches(self, text: str, spend: Spend = free) -> Iterator[TextMatch]:
-        """See `Regex`."""
         spend(_TEXT + len(text) * self._weight)
         _bytes(text)
         yield from self._compiled(keep=True).finditer(text)
@@ -333,11 +330,9 @@ class _Backtracking:
         self.states = len(pattern)
 
     def found_in(self, text: str, spend: Spend = free) -> bool:
-        """See `Regex`."""
         return next(self.matches(text, spend), None) is not None
 
     def matches(self, text: str, spend: Spend = free) -> Iterator[TextMatch]:
-        """See `Regex`."""
         begun = perf_counter()
         try:
             yield from self._pattern.finditer(text, timeout=_SECONDS)

@@ -81,7 +81,6 @@ class TypedTerms(Remembered[int, Value]):
         return value
 
     def encode(self, value: Value) -> int:
-        """The identifier of a computed value."""
         kind = type(value)
         if kind is int:
             inlined = inline_integer(value)  # type: ignore[arg-type]

@@ -35,7 +35,6 @@ class PeriodicAnswer:
 
     @property
     def boolean(self) -> bool:
-        """The answer of ASK."""
         return bool(self.rows)
 
     @property
@@ -108,7 +107,6 @@ class LogicalWindow:
 
     @property
     def shared(self) -> bool:
-        """True where queries may share it."""
         return True
 
     def bounds(self, at: int) -> tuple[int, int]:
@@ -130,7 +128,6 @@ class PhysicalWindow:
 
     @property
     def shared(self) -> bool:
-        """True where queries may share it."""
         return False
 
     def full(self, inside: Sequence[Occurrence]) -> bool:
@@ -169,7 +166,6 @@ class StreamClause:
 
     @property
     def graph(self) -> Term:
-        """The graph of its patterns."""
         return self.stream if self.name is None else self.name
 
     def __str__(self) -> str:
@@ -210,11 +206,9 @@ class Instants:
 
     @property
     def greatest_common_period(self) -> int:
-        """The greatest divisor of all instants."""
         return gcd(*self.periods)
 
     def wider(self, factor: int) -> "Instants":
-        """Multiply the periods."""
         return Instants(tuple(factor * period for period in self.periods))
 
     def first(self, at: int) -> int:
@@ -353,7 +347,6 @@ class CsparqlQuery:
 
     @property
     def instants(self) -> Instants:
-        """Instants of evaluation."""
         every = None if self.registration is None else self.registration.every
         return Instants.of(every, [clause.window for clause in self.streams])
 
@@ -364,7 +357,6 @@ class CsparqlQuery:
 
     @property
     def reads(self) -> frozenset[Term]:
-        """The streams that it reads."""
         return frozenset(clause.stream for clause in self.streams)
 
     @property
@@ -374,11 +366,9 @@ class CsparqlQuery:
 
     @property
     def counts(self) -> bool:
-        """True where arrivals move its windows."""
         return bool(self.streams) and not self.instants.periods
 
     def trigger(self) -> Trigger:
-        """Make its trigger."""
         return Trigger(self.instants, self.streams)
 
     def answer(
@@ -388,5 +378,4 @@ class CsparqlQuery:
         return answer_of(name, at, query, variables, rows)
 
     def explain(self) -> dict[str, Any]:
-        """Policies beside those of C-SPARQL."""
         return {}

@@ -165,7 +165,6 @@ class Learning:
         self._assumed: Multimap[tuple[Term, TermId], PeriodicEvaluation] = Multimap()
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
-        """Declare all predicates of a stream."""
         others = set(self.carried.get(stream, ()))
         if read:
             others |= self.declared.get(stream, frozenset())
@@ -176,7 +175,6 @@ class Learning:
         self.declared[stream] = predicates
 
     def check(self, stream: Term, predicates: Iterable[str]) -> None:
-        """Check predicates against the declaration."""
         declared = self.declared.get(stream)
         if declared is not None:
             for each in predicates:
@@ -206,12 +204,10 @@ class Learning:
         return Knowledge(predicates, self._has_static)
 
     def rest(self, evaluation: PeriodicEvaluation) -> None:
-        """A plan rests on its assumptions."""
         assumed = [each for each in evaluation.assumed if each[0] not in self.declared]
         self._assumed.add(assumed, evaluation)
 
     def forget(self, evaluation: PeriodicEvaluation) -> None:
-        """A plan is gone."""
         self._assumed.discard(evaluation.assumed, evaluation)
 
     def contradicted(
@@ -393,7 +389,6 @@ class StreamReaders:
             self.windows.attach(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        """Remove a query."""
         self._timed.discard(registered.reads, registered)
         self._untrigger(registered)
         self._in_graphs.subtract(registered.evaluation.in_graphs)
@@ -430,7 +425,6 @@ class StreamReaders:
         return stream in self._in_graphs
 
     def of(self, stream: Term) -> Sequence[PeriodicQuery]:
-        """The queries that read a stream."""
         counting = (query for trigger in self._counting.of(stream) for query in trigger.queries)
         return *self._timed.of(stream), *counting
 
@@ -825,12 +819,10 @@ class InstantQueries:
             each.evaluation.end()
 
     def holders(self) -> Iterable[object]:
-        """Queries and windows."""
         evaluations = [each.evaluation for each in self.queries.values()]
         return evaluations, self._readers.windows, self._tables
 
     def static_holders(self) -> Iterable[object]:
-        """Tables of static triples."""
         for table in self._tables:
             yield from table.holders
 

@@ -94,7 +94,6 @@ class Sources:
         """What GRAPH ?g ranges over."""
 
     def without_streams(self) -> "Sources":
-        """The static parts of these graphs."""
         result = copy(self)
         result._static_only = True
         return result
@@ -368,15 +367,12 @@ class OperatorGraph:
 
     @property
     def pattern(self) -> Pattern:
-        """The root operator."""
         return self.query.pattern
 
     def with_pattern(self, pattern: Pattern) -> "OperatorGraph":
-        """The same query with other operators."""
         return replace(self, query=replace(self.query, pattern=pattern))
 
     def graph_of(self, quad: QuadPattern) -> Term:
-        """The graph of a triple pattern."""
         if not is_variable(quad.graph):
             return Term(quad.graph)
         index = place_of(quad.graph)
@@ -405,7 +401,6 @@ class OperatorGraph:
         return declared is None or is_variable(quad.predicate) or quad.predicate in declared
 
     def clause_of(self, window: Term) -> StreamClause:
-        """The clause of a window."""
         return next(clause for clause in self.clauses if clause.graph == window)
 
 

@@ -135,18 +135,15 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return registration is not None and registration.every is not None
 
     def widen(self, factor: int, because: str) -> None:
-        """Multiply its steps."""
         self.trigger.instants = self.query.instants.wider(factor)
         self._widened = ("", "") if factor == 1 else (f"{factor} times ", f": {because}")
 
     @property
     def instants(self) -> Instants:
-        """The instants that time decides."""
         return self.trigger.instants
 
     @property
     def every(self) -> str:
-        """Describe its instants."""
         if not self.instants.periods:
             return "counted windows"
         times, because = self._widened
@@ -155,17 +152,14 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     @property
     def columns(self) -> EmissionColumns:
-        """See `RunningQuery`."""
         variables = result_variables(self.query.query, graphs=any(self.query.graphs))
         return EmissionColumns(variables, removes=self.query.operator == "DSTREAM")
 
     def emission(self, each: PeriodicAnswer, number: int) -> Emission:
-        """See `RunningQuery`."""
         return Emission(number, each.at, each.rows)
 
     @property
     def graph(self) -> OperatorGraph:
-        """Its operators as they run."""
         return self.evaluation.graph
 
     def _operators(self) -> list[str]:
@@ -179,7 +173,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return [*own, sharing, *(f"{indent}  {line}" for line in shared)]
 
     def explain(self) -> dict[str, Any]:
-        """State, instants, windows and operators."""
         result = {
             **super().explain(),
             "engine": "native",
@@ -205,7 +198,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return result
 
     def share(self, evaluation: PeriodicEvaluation, question: Question) -> None:
-        """Continue with an equal evaluation."""
         self.evaluation = evaluation
         self.question = question
 
@@ -332,7 +324,6 @@ class Pace:
         self._free = 0.0
 
     def add(self, registered: PeriodicQuery) -> None:
-        """Add a query."""
         if (registered.trigger.widens and registered.query.instants.periods) and (
             self._whose is Widen.ALL
             or (self._whose is Widen.UNSTATED and not registered.states_period)
@@ -341,7 +332,6 @@ class Pace:
             registered.widen(self.factor, self._because)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        """Remove a query."""
         self.rest(registered)
         self._queries.pop(registered, None)
 
@@ -353,7 +343,6 @@ class Pace:
             self._adapt()
 
     def evaluated(self, registered: PeriodicQuery, seconds: float) -> None:
-        """Note the cost of an evaluation."""
         if registered.state != "running":
             return  # what it took had an end with it
         cost = min(seconds, self._last.get(registered, 0.0))

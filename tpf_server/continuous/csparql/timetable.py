@@ -40,7 +40,6 @@ class Multimap(Generic[KeyT, ItemT]):
         return key in self._items
 
     def clear(self) -> None:
-        """Take all items."""
         self._items.clear()
 
 
@@ -64,7 +63,6 @@ class StreamTimes:
         self._told = NEVER
 
     def came(self, stream: Term, at: int) -> None:
-        """Note the timestamp of an element."""
         if at > self.newest:
             self.newest = at
         if at > self._passed.get(stream, NEVER):
@@ -142,7 +140,6 @@ class Feeding:
         return ranks
 
     def streams_from(self, reads: Iterable[Term]) -> Streams:
-        """The streams that reach these."""
         seen: set[Term] = set()
         awaited: set[Term] = set()
         asked = list(reads)
@@ -212,7 +209,6 @@ class Timetable:
     # ----------------------------------------------------------------------------- queries
 
     def add(self, registered: PeriodicQuery) -> None:
-        """Add a query."""
         self._feeding.makers.add(_made(registered), registered)
         try:
             if registered.stream is None:
@@ -228,7 +224,6 @@ class Timetable:
             self.rest(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        """Remove a query."""
         self._wake(registered)
         self._give_up(registered)
         self._feeding.makers.discard(_made(registered), registered)
@@ -242,7 +237,6 @@ class Timetable:
                 self._moved_by.discard(timeline.streams.seen, timeline)
 
     def link(self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool) -> None:
-        """See `InstantQueries.link`."""
         reads = frozenset(reads)
         if not may_feed_itself and made in self._feeding.streams_from(reads).seen:
             raise UnsupportedContinuousQueryError(f"{name} would feed itself through its streams")
@@ -254,7 +248,6 @@ class Timetable:
             raise
 
     def unlink(self, name: str) -> None:
-        """See `InstantQueries.unlink`."""
         if self._feeding.unlink(name):
             self._arrange(self._queries.values())
 
@@ -418,6 +411,5 @@ class Timetable:
             self._gives = outer
 
     def __len__(self) -> int:
-        """Planned instants and waiting queries."""
         planned = sum(len(each.due.heap) for each in self._timelines.values())
         return len(self._ready.heap) + planned + len(self._idle)

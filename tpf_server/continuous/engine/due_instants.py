@@ -60,6 +60,5 @@ class DueInstants(Generic[ItemT]):
         heapq.heapreplace(self.heap, (at, order, item))
 
     def clear(self) -> None:
-        """Cancel all."""
         self.heap.clear()
         self.next.clear()

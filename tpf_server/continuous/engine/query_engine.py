@@ -196,7 +196,6 @@ class QueryEngine:
         return self.dictionary.encode(canonical_term(term)) if term_id is None else term_id
 
     def sweep(self) -> int:
-        """Forget unused terms; return how many."""
         return self.forgetting.sweep()
 
     def drop(self, registered: Any) -> None:
@@ -212,7 +211,6 @@ class QueryEngine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop all queries."""
         for registered in tuple(self.queries.values()):
             registered.close()
         self._closed = True
@@ -234,7 +232,6 @@ class QueryEngine:
         return name
 
     def _begun(self, registered: Any) -> None:
-        """A query runs."""
         self.queries[registered.name] = registered
         self.forgetting.opened()
 

@@ -55,7 +55,6 @@ class EmissionColumns:
         self.schema = pa.schema([*fields, *(pa.field(each, pa.string()) for each in variables)])
 
     def batch(self, emissions: Sequence[Emission], numbers: Sequence[int] = ()) -> pa.RecordBatch:
-        """Return emissions as one record batch."""
         nothing: Row = (None,) * self._width
         counts = [len(each.rows) or 1 for each in emissions]
         rows: list[Row] = []
@@ -210,7 +209,6 @@ class RunningQuery(Generic[EmissionT]):
         self._drop(self)
 
     def explain(self) -> dict[str, Any]:
-        """Return its state."""
         state: dict[str, Any] = {"name": self.name, "state": self.state, "emitted": self.emitted}
         if self.error is not None:
             state["error"] = str(self.error)

@@ -76,7 +76,6 @@ class ReorderBuffer(Generic[ItemT]):
         return _until(self._waiting, at)
 
     def rest(self) -> Iterator[tuple[int, ItemT]]:
-        """Yield all of them, likewise."""
         return iter(()) if self.newest is None else self.until(self.newest)
 
 
@@ -378,7 +377,6 @@ class TickEngine(QueryEngine):
         return self._plans.plans, self._windows, streams, coming, fused, *self._records
 
     def static_holders(self) -> Iterable[object]:
-        """Return the tables of static caches."""
         for plan in self._plans.plans:
             for cache, _ in plan.leaves.caches:
                 yield from cache.tables
@@ -418,7 +416,6 @@ class TickEngine(QueryEngine):
             self._deliver(stream, triples, at, graph)
 
     def _release(self, coming: Iterable[tuple[int, _Coming]]) -> None:
-        """Deliver what has waited for others."""
         for at, (stream, triples, graph) in coming:
             # It may have been deleted meanwhile.
             if self.streams.get(stream.name) is stream:

@@ -70,12 +70,10 @@ class ReportPolicy:
 
     @property
     def timing(self) -> bool:
-        """True where time decides the instants."""
         return self.window_close or self.period is not None
 
     @property
     def content(self) -> bool:
-        """True where content matters."""
         return self.content_change or self.non_empty
 
     def __str__(self) -> str:
@@ -148,12 +146,10 @@ class SlidingWindow(LogicalWindow):
 
     @property
     def shared(self) -> bool:
-        """True where queries may share it."""
         return not self.own
 
     @property
     def closing(self) -> Progression:
-        """The instants at which windows close."""
         return Progression(self.start + self.range + self.past, self.step)
 
     def closes(self, at: int) -> int:
@@ -187,7 +183,6 @@ class ElementWindow(PhysicalWindow):
     """``[ELEMENTS count STEP step]``: the last elements; it closes every `step` elements."""
 
     def full(self, inside: Sequence[Occurrence]) -> bool:
-        """True where the oldest element expires."""
         numbers = groupby(map(_NUMBER, inside))
         return sum(1 for _ in numbers) > self.count
 
@@ -242,7 +237,6 @@ class SlidingMarks:
         self._marks: list[tuple[int, int]] = []
 
     def add(self, at: int, number: int) -> None:
-        """Add an element."""
         insort(self._marks, (at, number))
 
     def later(self, at: int) -> Sequence[object]:
@@ -254,7 +248,6 @@ class SlidingMarks:
         return self.window.closed(at) == at
 
     def content(self, at: int) -> WindowContent:
-        """The content at an instant."""
         lower, upper = self.window.bounds(at)
         begin = bisect_right(self._marks, lower, key=_timestamp)
         end = bisect_right(self._marks, upper, key=_timestamp)
@@ -286,17 +279,14 @@ class ElementMarks:
         self._came = self._last = 0
 
     def add(self, at: int, number: int) -> None:  # noqa: ARG002
-        """Add an element."""
         self._came += 1
         self._last = number
         self.closed = self._came % self.window.step == 0
 
     def closes(self, at: int) -> bool:  # noqa: ARG002
-        """True where it is closed."""
         return self.closed
 
     def content(self, at: int) -> WindowContent:  # noqa: ARG002
-        """The content."""
         return (self._last,) if self._came else None
 
     def later(self, at: int) -> Sequence[object]:  # noqa: ARG002
@@ -304,11 +294,9 @@ class ElementMarks:
         return self._last, self._came % self.window.step
 
     def leaving(self, at: int) -> int | None:  # noqa: ARG002
-        """Nothing leaves by itself."""
         return None
 
     def forget(self, at: int) -> None:  # noqa: ARG002
-        """Note that it was looked at."""
         self.closed = False
 
 
@@ -399,7 +387,6 @@ class ReportTrigger(Trigger):
         return True
 
     def wanted(self, done: int) -> int | None:
-        """See `Trigger`."""
         if self._report.timing:
             # What was closed is looked at once, whatever others have seen meanwhile.
             index = bisect_left(self._planned, self._looked + 1)
@@ -411,11 +398,9 @@ class ReportTrigger(Trigger):
         return min(result, default=None)
 
     def due_first(self, at: int) -> int | None:
-        """See `Trigger`."""
         return self.wanted(at - 1) if self.decides else super().due_first(at)
 
     def due_after(self, at: int) -> int | None:
-        """See `Trigger`."""
         if not self.decides:
             return super().due_after(at)
         del self._planned[: bisect_left(self._planned, at + 1)]
@@ -423,7 +408,6 @@ class ReportTrigger(Trigger):
         return self.wanted(at)
 
     def due_at_end(self, at: int) -> int:
-        """See `Trigger`."""
         return at if self.decides else super().due_at_end(at)
 
     # ----------------------------------------------------------------------------- answers
@@ -434,7 +418,6 @@ class ReportTrigger(Trigger):
         return closed or not self._report.timing
 
     def instant(self, at: int) -> int:
-        """See `Trigger`."""
         return max(at, self._looked) if self.by_elements else at
 
     def holds(self, instant: int) -> bool:
@@ -457,7 +440,6 @@ class ReportTrigger(Trigger):
         return result
 
     def equals(self, other: Trigger) -> bool:
-        """See `Trigger`."""
         at = self._decided[0]
         return (
             isinstance(other, ReportTrigger)
@@ -523,28 +505,23 @@ class RspqlQuery(CsparqlQuery):
 
     @property
     def instants(self) -> Instants:
-        """The instants that time decides."""
         if self.tick != "time" or not self.report.timing:
             return Instants(())
         return report_instants(self.report, [clause.window for clause in self.streams])
 
     @property
     def counts(self) -> bool:
-        """True where arrivals move its windows."""
         return self.tick == "tuple"
 
     @property
     def said(self) -> str:
-        """Its policies."""
         return f"{self.operator}, report: {self.report}, tick: {self.tick}"
 
     @property
     def continuous(self) -> bool:
-        """True."""
         return True
 
     def trigger(self) -> Trigger:
-        """Make its trigger."""
         return ReportTrigger(self)
 
     def answer(
@@ -556,5 +533,4 @@ class RspqlQuery(CsparqlQuery):
         return answer_of(name, at, query, variables, rows)
 
     def explain(self) -> dict[str, Any]:
-        """See `CsparqlQuery.explain`."""
         return {"operator": self.operator, "report": str(self.report), "tick": self.tick}

@@ -164,7 +164,6 @@ class CompactPages:
         self._controls = self._said(controls(endpoint).triples)
 
     def data(self, data: QuadColumns) -> str:
-        """Write quads, graph by graph."""
         subjects, predicates, objects, graphs = data
         if not subjects:
             return ""
@@ -282,7 +281,6 @@ class NTriplesWriter:
     media_types = ("application/n-triples",)
 
     def write(self, fragment: Fragment) -> str:
-        """See `Writer`."""
         return triples_of_page(fragment)
 
 
@@ -332,7 +330,6 @@ class NQuadsWriter:
     media_types = ("application/n-quads",)
 
     def write(self, fragment: Fragment) -> str:
-        """Return the body: data, then metadata."""
         about = metadata(fragment)
         data = quad_lines(fragment.rows.columns)
         return data + lines_in_graph(metadata_lines(about), about.graph)

@@ -47,11 +47,9 @@ class Effects:
 
     @property
     def added(self) -> list[Version]:
-        """New versions."""
         return list(self.versions.values())
 
     def add(self, version: Version) -> None:
-        """Add a version."""
         self.versions[version.row] = version
 
 

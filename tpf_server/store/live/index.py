@@ -224,7 +224,6 @@ class Unwatched:
         self._next = _MANY
 
     def grown(self, size: int) -> None:
-        """Note the number of elements."""
         if size >= self._next:
             self._next = 2 * size
             gc.collect(1)
@@ -302,7 +301,6 @@ class FactIndex:
     # Following the log
 
     def apply(self, record: Record, touched: Callable[[int, int, int], None]) -> None:
-        """Apply a record."""
         rows, sequence = self.rows, record.sequence
         self._note_expiring(record)
         for row in record.removed:
@@ -410,14 +408,12 @@ class FactIndex:
     # What the next batch needs
 
     def take_row(self) -> int:
-        """Take a free row number."""
         if self._free_rows:
             return self._free_rows.pop()
         self._next_row += 1
         return self._next_row - 1
 
     def take_slot(self) -> int:
-        """Take a free slot number."""
         if self._free_slots:
             return self._free_slots.pop()
         self._next_slot += 1
@@ -504,7 +500,6 @@ class FactIndex:
         return [Term(self.rows.terms.text(number)) for number in most]
 
     def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
-        """Return the rows with these predicates."""
         rows = self.rows
         result = np.flatnonzero(rows.in_use()).astype(np.int32)
         numbers = rows.numpy("predicate_of")[rows.numpy("slot")[result]]
@@ -545,7 +540,6 @@ class FactIndex:
         return results
 
     def quads(self, rows: Sequence[int]) -> list[Quad]:
-        """Return the quads of rows."""
         columns, texts = self.rows, self.rows.terms.texts
         slots = list(map(columns.slot.__getitem__, rows))
         terms = (
@@ -557,13 +551,11 @@ class FactIndex:
         return list(map(_new_tuple, repeat(Quad), zip(*terms, strict=True)))
 
     def facts(self, rows: Sequence[int]) -> list[Fact]:
-        """Return the facts of rows."""
         starts = map(self.rows.start.__getitem__, rows)
         labels = map(label_of, starts, map(self.rows.end.__getitem__, rows))
         return list(map(_new_tuple, repeat(Fact), zip(self.quads(rows), labels, strict=True)))
 
     def fact(self, row: int) -> Fact:
-        """Return the fact of a row."""
         return self.facts((row,))[0]
 
 
@@ -603,14 +595,12 @@ class BatchEvents:
         self._lock = threading.Lock()
 
     def note(self, record: Record) -> None:
-        """Note a new batch."""
         self._sequences.append(record.sequence)
         self._published.append(record.published)
         last = self._ends[-1] if self._ends else self._before
         self._ends.append(last + len(record.gone) + len(record.added))
 
     def forget(self, oldest: int) -> None:
-        """Forget the batches before this one."""
         count = bisect_left(self._sequences, oldest)
         if count:
             self._before = self._ends[count - 1]
@@ -618,7 +608,6 @@ class BatchEvents:
                 del column[:count]
 
     def runs(self, size: int, after: int, until: int | None) -> list[BatchRun]:
-        """See `LiveStore.spans`."""
         sequences, published = self._sequences, self._published
         first = bisect_right(sequences, after)
         stop = len(sequences) if until is None else bisect_right(sequences, until)

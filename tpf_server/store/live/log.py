@@ -105,7 +105,6 @@ class Record:
 
     @property
     def entries(self) -> int:
-        """Count the versions."""
         return len(self.added) + len(self.carried)
 
 

@@ -134,8 +134,6 @@ class PostgresLog:
                 )
 
     def setting(self, name: str, value: str) -> str:
-        """See `Log`."""
-
         def ask(connection: _Connection) -> str:
             connection.execute(
                 "INSERT INTO settings VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, value)
@@ -154,7 +152,6 @@ class PostgresLog:
             return bool(changed)
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """See `Log`."""
         if self._writer_thread == threading.get_ident() and after == self._newest:
             return iter(())
         rows = self._rows(
@@ -166,7 +163,6 @@ class PostgresLog:
         return (decode(*row) for row in rows)
 
     def oldest(self) -> int:
-        """See `Log`."""
         ((oldest,),) = self._rows("SELECT coalesce(min(sequence), 0) FROM batches")
         return int(oldest)
 
@@ -191,7 +187,6 @@ class PostgresLog:
             self._writer_thread = None
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
-        """See `Log`."""
         rows = self._rows(
             "SELECT sequence, added, replaced FROM receipts WHERE batch_id = %s", batch_id
         )
@@ -201,7 +196,6 @@ class PostgresLog:
         return BatchReceipt(sequence, added, replaced, repeated=True)
 
     def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
-        """See `Log`."""
         values = (record.sequence, record.published, record.entries, encode(record))
         self._statements.append((_ADD_BATCH, values))
         if batch_id is not None:
@@ -209,23 +203,18 @@ class PostgresLog:
             self._statements.append((_ADD_RECEIPT, (batch_id, *counts, record.published)))
 
     def check_writing(self) -> None:
-        """See `Log`."""
         with self._translated():
             self._write.ask(lambda connection: connection.execute(_CHECK))
 
     def entries(self) -> int:
-        """See `Log`."""
         ((entries,),) = self._rows("SELECT coalesce(sum(entries), 0)::bigint FROM batches")
         return int(entries)
 
     def drop(self, until: int, forgotten: int) -> None:
-        """See `Log`."""
         self._statements.append((_DROP_BATCHES, (until,)))
         self._statements.append((_DROP_RECEIPTS, (forgotten,)))
 
     def contents(self) -> Contents:
-        """See `Log`."""
-
         def ask(connection: _Connection) -> list[list[tuple[Any, ...]]]:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -236,11 +225,9 @@ class PostgresLog:
         return Contents(dict(settings), batches, receipts)
 
     def save(self, file: Path) -> None:
-        """See `Log`."""
         write_backup(file, self.contents())
 
     def replace(self, contents: Contents, published: int) -> int:
-        """See `Log`."""
         with self.writing():
             settings, record = continued(contents, self._newest, published)
             self._statements += [(f"DELETE FROM {table}", ()) for table in _TABLES_OF_A_LOG]  # noqa: S608
@@ -252,7 +239,6 @@ class PostgresLog:
         return record.sequence if record is not None else 0
 
     def close(self) -> None:
-        """See `Log`."""
         with self._lock:
             self._read.close()
             self._write.close()

@@ -51,7 +51,6 @@ class Timeline:
         return len(self._sorted) + len(self._recent)
 
     def add(self, row: int) -> None:
-        """Add a matching version."""
         self._recent.append(row)
         self._recent_added.append(self._index.rows.added[row])
         if len(self._recent) > max(_FEW_INSTANTS, len(self._sorted) // 4):
@@ -495,12 +494,10 @@ class Reader:
         """How often each way was taken: for tests."""
 
     def apply(self, record: Record) -> None:
-        """Apply a record of the log."""
         self._index.apply(record, self._views.touch)
         self._views.refresh()
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """Count the valid matching facts."""
         if _has_instants(pattern):
             return len(self._labelled(pattern, snapshot).valid)
         numbers = self._many(pattern)

@@ -302,7 +302,6 @@ class Rows:
         return FOREVER
 
     def version(self, row: int) -> Version:
-        """Return the version of a row."""
         slot, text = self.slot[row], self.terms.text
         return Version(
             row,

@@ -53,7 +53,6 @@ class Last(NamedTuple):
 
     @classmethod
     def of(cls, sequence: int, payload: bytes) -> "Last":
-        """Return that of a record."""
         return cls(sequence, blake2b(payload, digest_size=16).hexdigest())
 
 
@@ -81,7 +80,6 @@ class Acknowledged:
         raise CorruptStoreError(f"{self.path} is damaged")
 
     def write(self, last: Last) -> None:
-        """Write a batch."""
         text = f"{last.sequence:020} {last.checksum} ".encode()
         text += _check(text)
         if self._file is None:
@@ -101,7 +99,6 @@ class Acknowledged:
                 os.link(made.name, self.path)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -209,7 +206,6 @@ class SqliteLog:
         return connection
 
     def setting(self, name: str, value: str) -> str:
-        """See `Log`."""
         with self._lock, _translated(self._path):
             self._write.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (name, value))
             row = self._write.execute("SELECT value FROM settings WHERE name = ?", (name,))
@@ -227,7 +223,6 @@ class SqliteLog:
             return bool(changed)
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """See `Log`."""
         writing = self._writer_thread == threading.get_ident()
         with self._lock, _translated(self._path):
             rows: list[Any] = (
@@ -242,14 +237,12 @@ class SqliteLog:
         return (decode(*row) for row in rows)
 
     def oldest(self) -> int:
-        """See `Log`."""
         with self._lock, _translated(self._path):
             row = self._read.execute("SELECT coalesce(min(sequence), 0) FROM batches").fetchone()
         return int(row[0])
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """See `Log`."""
         with _translated(self._path):
             self._write.execute("BEGIN IMMEDIATE")
         self._writer_thread = threading.get_ident()
@@ -266,7 +259,6 @@ class SqliteLog:
                 self._write.execute("ROLLBACK")
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
-        """See `Log`."""
         with _translated(self._path):
             row = self._write.execute(
                 "SELECT sequence, added, replaced FROM receipts WHERE batch_id = ?", (batch_id,)
@@ -274,7 +266,6 @@ class SqliteLog:
         return None if row is None else BatchReceipt(row[0], row[1], row[2], repeated=True)
 
     def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
-        """See `Log`."""
         payload = encode(record)
         self._appended = Last.of(record.sequence, payload)
         with _translated(self._path):
@@ -289,7 +280,6 @@ class SqliteLog:
                 )
 
     def check_writing(self) -> None:
-        """See `Log`."""
         with _translated(self._path):
             self._write.execute(
                 "INSERT INTO settings VALUES ('writable', '0') "
@@ -297,13 +287,11 @@ class SqliteLog:
             )
 
     def entries(self) -> int:
-        """See `Log`."""
         with _translated(self._path):
             row = self._write.execute("SELECT coalesce(sum(entries), 0) FROM batches").fetchone()
         return int(row[0])
 
     def drop(self, until: int, forgotten: int) -> None:
-        """See `Log`."""
         with _translated(self._path):
             self._write.execute("DELETE FROM batches WHERE sequence <= ?", (until,))
             self._write.execute("DELETE FROM receipts WHERE published < ?", (forgotten,))
@@ -311,7 +299,6 @@ class SqliteLog:
     # Backups
 
     def save(self, file: Path) -> None:
-        """See `Log`."""
         with new_file(file) as copy:
             with self._lock:
                 self._read.backup(copy)
@@ -320,12 +307,10 @@ class SqliteLog:
             copy.execute("DELETE FROM settings WHERE name = ?", (_KEPT_APART,))
 
     def contents(self) -> Contents:
-        """See `Log`."""
         with self._lock, _translated(self._path):
             return contents_of(self._read)
 
     def replace(self, contents: Contents, published: int) -> int:
-        """See `Log`."""
         with self.writing(), _translated(self._path):
             ((newest,),) = self._write.execute("SELECT coalesce(max(sequence), 0) FROM batches")
             with suppress(CorruptStoreError):
@@ -342,7 +327,6 @@ class SqliteLog:
         return record.sequence if record is not None else 0
 
     def close(self) -> None:
-        """See `Log`."""
         with self._lock:
             self._read.close()
             self._write.close()

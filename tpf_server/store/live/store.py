@@ -356,7 +356,6 @@ class UpdateCounts:
         self._counts: deque[tuple[int, int, Counter[str]]] = deque()
 
     def note(self, record: Record) -> None:
-        """Count a batch."""
         changed = max(len(record.added), len(record.removed))
         if not changed:
             return
@@ -474,17 +473,14 @@ class IndexedLiveStore:
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
-        """See `LiveStore`."""
         with self._reading():
             return self._locked(self._listeners.watch(self._index, predicates, seen))
 
     def follow(self, follower: Follower) -> Callable[[], None]:
-        """See `LiveStore`."""
         with self._reading():
             return self._locked(self._listeners.follow(self._index, follower))
 
     def listen(self, listener: BatchListener) -> Callable[[], None]:
-        """See `LiveStore`."""
         with self._reading():
             return self._locked(self._listeners.listen(listener))
 
@@ -499,7 +495,6 @@ class IndexedLiveStore:
             return self._events.runs(size, max(after, begin), until)
 
     def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
-        """See `LiveStore`."""
         with self._reading():
             begin, events = self._events_from, self._events
             if begin is None:
@@ -516,7 +511,6 @@ class IndexedLiveStore:
         return locked
 
     def snapshot(self, instant: datetime) -> Snapshot:
-        """See `LiveStore`."""
         with self._reading():
             self._follow()
             return Snapshot(to_micros(instant), self._index.last)
@@ -531,14 +525,12 @@ class IndexedLiveStore:
     # Reading
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, None)
             changed = _batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, None)
             following = _batch_of(self._index, snapshot.sequence + 1)
@@ -547,13 +539,11 @@ class IndexedLiveStore:
         return from_micros(following.published)
 
     def updates(self, now: datetime) -> Sequence[int]:
-        """See `LiveStore`."""
         with self._reading():
             self._follow()
             return self._updates.until(to_micros(now))
 
     def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, None)
             predicates = self._index.predicates()
@@ -562,7 +552,6 @@ class IndexedLiveStore:
         return [(each, count, came[each]) for each, count in counted if count or came[each]]
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.count(pattern, snapshot)
@@ -576,13 +565,11 @@ class IndexedLiveStore:
             return self._reader.facts(pattern, snapshot, offset, limit)
 
     def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.history(pattern, snapshot, most)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return _instant(self._reader.next_change(pattern, snapshot))
@@ -604,7 +591,6 @@ class IndexedLiveStore:
             return _past_state(self._index, patterns, at, until)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return _instant(self._reader.earliest_end(pattern, snapshot))
@@ -649,7 +635,6 @@ class IndexedLiveStore:
             self._publishing.release()
 
     def check_writing(self) -> None:
-        """See `LiveStore`."""
         if not self._publishing.acquire(blocking=False):
             return  # one is being published
         try:

@@ -149,17 +149,14 @@ class ColumnarStore:
         return files
 
     def count(self, pattern: QuadPattern) -> int:
-        """See `StaticStore`."""
         files = self._opened()
         matches = files.memo.get(pattern) or self._locate(files, pattern)
         return matches.high - matches.low
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
-        """See `StaticStore`."""
         return self.columns(pattern, offset, limit).quads
 
     def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
-        """See `StaticStore`."""
         files = self._opened()
         low, high, bound, columns = files.memo.get(pattern) or self._locate(files, pattern)
         low += offset
@@ -180,7 +177,6 @@ class ColumnarStore:
         return QuadColumns(*fields)
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
-        """See `StaticStore`."""
         files = self._opened()
         ids = [files.dictionary.id_of(term) or 0 for term in quad]
         matches = files.memo.get(pattern) or self._locate(files, pattern)
@@ -198,7 +194,6 @@ class ColumnarStore:
         )
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        """See `StaticStore`."""
         files = self._opened()
         # The ids of these terms: far more than the dictionary remembers.
         id_of = cache(files.dictionary.id_of)
@@ -287,7 +282,6 @@ class ColumnarStore:
         return _Matches(0, len(at), tuple(bound), tuple(column[at].data for column in open_columns))
 
     def graphs(self) -> Sequence[Term]:
-        """See `StaticStore`."""
         files = self._opened()
         if not self._has_graphs:
             return []
@@ -295,7 +289,6 @@ class ColumnarStore:
         return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:].tobytes())
 
     def frequent(self, predicate: Term | None = None) -> Sequence[tuple[Term, int]]:
-        """See `StaticStore`."""
         files = self._opened()
         bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
         order = files.plans[bits].order

@@ -32,7 +32,6 @@ class ColumnWriter:
         )
 
     def append(self, ids: Ids) -> None:
-        """Append ids."""
         self._file.write(np.ascontiguousarray(ids, dtype=_DTYPE).data)
         self._length += len(ids)
 

@@ -77,7 +77,6 @@ class Dictionary:
         return bisect_left(self._positions, key, low, high, key=self._bytes_of)
 
     def terms(self, ids: bytes) -> list[Term]:
-        """Return the terms of these ids."""
         count = len(ids) // 4
         if count <= _FEW:
             offsets, text = self._offsets, self._text

@@ -52,7 +52,6 @@ class KeyCode:
         self._is_integer = sum(self._widths) <= bits
 
     def encode(self, columns: Mapping[str, Ids]) -> Keys:
-        """Return the keys of rows."""
         if not self._is_integer:
             stacked = np.stack([columns[letter] for letter in self._order], axis=1)
             return stacked.astype(">u4").view(f"S{4 * len(self._order)}").ravel()

@@ -56,7 +56,6 @@ class PartsManifest:
         return sum(part.bytes for parts in self.parts.values() for part in parts)
 
     def text(self) -> bytes:
-        """The content of the file."""
         body = asdict(self) | {"created": format_instant(self.created)}
         return sealed(layout.PARTS_FORMAT, body).encode()
 

@@ -94,11 +94,9 @@ class WebHdfs:
             http_answer("PUT", location, data=body, headers=headers).close()
 
     def create_dir(self, path: str) -> None:
-        """Make a folder and its parents."""
         self._said("PUT", path, "MKDIRS", bool)
 
     def delete_dir(self, path: str) -> None:
-        """Remove a folder with its content."""
         if self._said("DELETE", path, "DELETE", _is_refused, recursive="true"):
             raise FileNotFoundError(f"{path} does not exist")
 

@@ -70,17 +70,14 @@ class PatternInput:
             window.listen(mask, self._listener(window))
 
     def follow(self, position: int) -> None:
-        """Follow the static triples."""
         if self._table is not None:
             self._table.follow(self, position)
 
     def open(self) -> None:
-        """Push the static triples."""
         for row in self._static:
             self.static_change(row, 1)
 
     def fill(self) -> None:
-        """Push the content of windows."""
         for triple in {each for window in self._windows for each in window.triples()}:
             fits = all(c is None or c == term for c, term in zip(self._mask, triple, strict=False))
             row = self._row_of(triple) if fits else None
@@ -89,12 +86,10 @@ class PatternInput:
                 self._change(row, (False, None), self._rows(triple, static=static))
 
     def close(self) -> None:
-        """Stop following."""
         if self._table is not None:
             self._table.leave(self)
 
     def static_change(self, row: Solution, count: int) -> None:
-        """See `TableUser`."""
         assert self._table is not None
         triple = self._table.triple(row)
         before = self._rows(triple, static=count < 0)
@@ -180,16 +175,13 @@ class StaticJoin(HashJoin):
         )
 
     def follow(self, position: int) -> None:
-        """Follow the table."""
         self._static = self._table.index(*self._places, self, position, self._most)
 
     def close(self) -> None:
-        """Stop following."""
         self._table.leave(self)
 
     @property
     def keys(self) -> Collection[Any]:
-        """Keys of the left solutions."""
         return self._left.keys()
 
     def _push_left(self, solution: Solution, count: int) -> None:
@@ -224,7 +216,6 @@ class StaticJoin(HashJoin):
                 emit(partner + rest, count * times)
 
     def static_change(self, key: Any, rest: Solution, count: int) -> None:
-        """See `IndexUser`."""
         partners = self._left.get(key)
         if not partners:
             return
@@ -264,7 +255,6 @@ class _Bound:
         self.left: int | None = most
 
     def take(self, _row: object, count: int) -> None:
-        """Count a row."""
         if self.left is not None:
             self.left -= count
             if self.left < 0:
@@ -321,12 +311,10 @@ class CsparqlLeaves:
             entry.fill()
 
     def close(self) -> None:
-        """Stop following."""
         for each in self._following:
             each.close()
 
     def has_static(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
-        """See `Knowledge.has_static`."""
         return has_static(self._static, pattern, graphs)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
@@ -357,7 +345,6 @@ class CsparqlLeaves:
             raise LimitError(f"the static patterns of the query have more than {most} rows")
 
     def _count(self, pattern: QuadPattern) -> int:
-        """Estimate the static matches."""
         source = self._graph.source_of(pattern)
         if not source.static:
             return 0
@@ -487,12 +474,10 @@ class Aggregation(Node):
         upstream.connect(self._push)
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`."""
         self._work = work
 
     @property
     def pending(self) -> bool:
-        """True after a change."""
         return bool(self._touched)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -578,7 +563,6 @@ class CsparqlBuilder(Builder):
         self._gap = gap
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """Build the node of a pattern."""
         if self._gap is not None and pattern is self._gap[0]:
             return self._gap[1]
         if isinstance(pattern, Aggregated):
@@ -647,7 +631,6 @@ class CsparqlBuilder(Builder):
         return all(map(self._static, bgp.patterns))
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
-        """Give a seed to paths only."""
         if any(isinstance(each, algebra.Path) for each in algebra.walk(pattern)):
             return super().sideways(node, pattern)
         return None

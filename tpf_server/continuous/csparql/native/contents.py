@@ -42,7 +42,6 @@ class WindowContents:
 
     @property
     def triples(self) -> Collection[EncodedTriple]:
-        """The triples in it."""
         return self._occurrences.keys()
 
     def held(self, since: int = 0) -> int:
@@ -78,7 +77,6 @@ class WindowContents:
             self._partial.append(view)
 
     def hide(self, view: "WindowView") -> None:
-        """Disconnect a view."""
         self.views.remove(view)
         for mask, listener in view.listeners:
             self._listeners.remove(mask, listener)
@@ -90,7 +88,6 @@ class WindowContents:
         self._listeners.add(mask, listener)
 
     def leave(self, mask: Mask, listener: "_Listener") -> None:
-        """Stop notifying a listener."""
         self._listeners.remove(mask, listener)
 
     def move(self, at: int) -> None:
@@ -183,7 +180,6 @@ class WindowView:
         self.since = 0
 
     def note_change(self) -> None:
-        """Note a notified listener."""
         self._changed = True
 
     def take_changed(self) -> bool:
@@ -197,18 +193,15 @@ class WindowView:
         self.contents.listen(*self.listeners[-1])
 
     def silence(self) -> None:
-        """Remove all listeners."""
         for mask, listener in self.listeners:
             self.contents.leave(mask, listener)
         self.listeners.clear()
 
     @property
     def held(self) -> int:
-        """Elements in it."""
         return self.contents.held(self.since)
 
     def triples(self) -> list[EncodedTriple]:
-        """Triples in it."""
         return [each for each in self.contents.triples if self.latest(each) is not None]
 
     def latest(self, triple: EncodedTriple) -> int | None:

@@ -206,12 +206,10 @@ class QuestionPart:
         self.stale = True
 
     def push(self, solution: Solution, count: int) -> None:
-        """Add or remove a solution."""
         self.stale = True
         self._entry.push(solution, count)
 
     def flush(self) -> None:
-        """Bring the answer up to date."""
         if self.stale:
             self.stale = False
             self._work.check()
@@ -220,7 +218,6 @@ class QuestionPart:
             self._work.begin()
 
     def end(self) -> None:
-        """Give no further answer."""
         self.stale = True
         self._work.end()
 
@@ -244,7 +241,6 @@ class AnswerRows:
         self._delta: list[tuple[Row, int]] | None = None
 
     def flushed(self) -> None:
-        """Note that the output was flushed."""
         changes = self.output.take_changes()
         # An order may be by what is not seen.
         if changes or self.output.ordered or not self.version:
@@ -253,7 +249,6 @@ class AnswerRows:
             self._changes = changes
 
     def rows(self) -> tuple[Row, ...]:
-        """The rows of the output."""
         if self._rows is None:
             try:
                 self._rows = self._checked(tuple(map(self._row, self.output.rows())))
@@ -310,7 +305,6 @@ class QuestionParts:
         self._numbered: dict[int, QuestionPart] = {}
 
     def pass_on(self) -> None:
-        """Dispatch changes."""
         first, *others = self._comparisons
         for solution, count in self._below.take_changes():
             for number in self.index.queries(first.value(solution)):
@@ -319,7 +313,6 @@ class QuestionParts:
                     part.push(solution, count)
 
     def of(self, question: Question) -> QuestionPart:
-        """The part of a question."""
         part = self._of.get(question)
         if part is None:
             self.pass_on()
@@ -338,7 +331,6 @@ class QuestionParts:
         return part
 
     def drop(self, question: Question) -> None:
-        """Drop a question."""
         part = self._of.pop(question, None)
         if part is not None:
             del self._numbered[part.number]
@@ -458,11 +450,9 @@ class PeriodicEvaluation:
 
     @property
     def widened(self) -> bool:
-        """True where questions have different constants."""
         return self._parts is not None
 
     def leave(self, question: Question) -> None:
-        """Remove a query's question."""
         question.owners -= 1
         if question.owners <= 0:
             self.questions.pop(question.key, None)
@@ -485,12 +475,10 @@ class PeriodicEvaluation:
 
     @property
     def assumed(self) -> Set[tuple[Term, TermId]]:
-        """See `CsparqlLeaves`."""
         return self._leaves.assumed
 
     @property
     def held(self) -> int:
-        """Elements in its windows."""
         return sum(window.held for window in self.windows.values())
 
     @property
@@ -499,11 +487,9 @@ class PeriodicEvaluation:
         return not any(window.since for window in self.windows.values())
 
     def refreshed(self) -> None:
-        """Note that static data changed."""
         self._stale = True
 
     def close(self) -> None:
-        """Stop following static data."""
         self._leaves.close()
 
     def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
@@ -570,7 +556,6 @@ class EvaluationRegistry:
         return evaluation if since == arrivals else None
 
     def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
-        """Add an owner."""
         evaluation.owners += 1
         if arrivals is not None and evaluation.key is not None:
             self._fresh[evaluation.key] = evaluation, arrivals
@@ -588,7 +573,6 @@ class EvaluationRegistry:
         return True
 
     def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
-        """An equal evaluation to continue with."""
         if evaluation.joined or not evaluation.whole:
             return None
         equal = evaluation
@@ -598,5 +582,4 @@ class EvaluationRegistry:
         return None if evaluation.joined else equal
 
     def __len__(self) -> int:
-        """Evaluations that are remembered."""
         return len(self._whole) + len(self._fresh)

@@ -78,7 +78,6 @@ class StaticIndex(dict[Any, _Rests]):
         return rests
 
     def let_go(self) -> None:
-        """Forget unused keys."""
         needed: set[Any] = set()
         for user in self.users:
             needed.update(user.keys)
@@ -88,14 +87,12 @@ class StaticIndex(dict[Any, _Rests]):
         self._limit = max(_LEAST, 2 * self._size)
 
     def fill(self, rows: Iterable[Solution]) -> None:
-        """Take all rows."""
         self.whole = True
         self.clear()
         for row in rows:
             self.setdefault(self._key(row), {})[self._rest_of(row)] = None
 
     def asked(self) -> Iterator[Bound]:
-        """The values of all keys."""
         return map(self._bound, self)
 
     def refresh(self, prepared_changes: Callable[[Bound], Iterable[RowChange] | None]) -> _New:
@@ -114,7 +111,6 @@ class StaticIndex(dict[Any, _Rests]):
         return new
 
     def change(self, changes: Iterable[RowChange]) -> _New:
-        """Apply changes; give the delta."""
         new: _New = []
         for row, there in changes:
             key, rest = self._key(row), self._rest_of(row)
@@ -198,11 +194,9 @@ class StaticTable:
 
     @property
     def used(self) -> bool:
-        """True while it has users."""
         return bool(self.users or self._indexes)
 
     def follow(self, user: TableUser, position: int) -> None:
-        """Add a user of all rows."""
         self.users[user] = position
         self.read()
 
@@ -220,7 +214,6 @@ class StaticTable:
         return index
 
     def leave(self, user: Any) -> None:
-        """Remove a user."""
         left = self.users.pop(user, None) is not None
         for positions, index in tuple(self._indexes.items()):
             if index.users.pop(user, None) is not None:
@@ -231,16 +224,13 @@ class StaticTable:
             self._idle()
 
     def triple(self, row: Solution) -> EncodedTriple:
-        """The triple of a row."""
         result: EncodedTriple = self._triple(row + self._constants)
         return result
 
     def rows(self, bound: Bound) -> Iterator[Solution]:
-        """See `IndexSource`."""
         return self._encoded(self._dataset.match(self._with(bound)))
 
     def read(self, most: int | None = None) -> None:
-        """See `IndexSource`."""
         if self._whole or (
             most is not None
             and (most <= self._more_than or self._dataset.count(self._pattern) > most)

@@ -151,7 +151,6 @@ class SparkRun:
 
     @property
     def active(self) -> bool:
-        """True while it runs."""
         with asking_java():
             return self._queries[0].isActive
 
@@ -218,7 +217,6 @@ class ResultFiles:
         self._elements = folder.inner("elements") if stream else None
 
     def make(self) -> None:
-        """Make the folders for readers."""
         self._results.make()
         if self._elements is not None:
             self._elements.make()
@@ -237,7 +235,6 @@ class ResultFiles:
         self._results.write(f"{batch:09d}.ndjson", map(_line, written))
 
     def last_before(self, batch: int) -> int | None:
-        """The last instant of earlier micro-batches."""
         for name in reversed(self._files()):
             if int(name.partition(".")[0]) < batch:
                 lines = self._lines(name)
@@ -246,7 +243,6 @@ class ResultFiles:
         return None
 
     def read(self, query: str = "") -> Iterator[PeriodicAnswer]:
-        """Read all answers, in order."""
         for name in self._files():
             for line in self._lines(name):
                 value = json.loads(line)
@@ -550,7 +546,6 @@ class SparkExecution:
 
     @cached_property
     def results(self) -> ResultFiles:
-        """Its answers."""
         return ResultFiles(self._folder, stream=self._is_stream)
 
     # --------------------------------------------------------------------------------- runs

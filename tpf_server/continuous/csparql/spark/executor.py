@@ -99,12 +99,10 @@ class SparkJob:
 
     @property
     def streams(self) -> dict[str, str]:
-        """The folders of its streams."""
         return {str(each): f"{self.place}/stream{n}" for n, each in enumerate(self._reads)}
 
     @property
     def active(self) -> bool:
-        """True while a query wants answers."""
         # Of a copy: queries come and go under the lock of the service, which not all have who ask.
         return any(each.active for each in tuple(self.queries))
 
@@ -114,18 +112,15 @@ class SparkJob:
         return same and self._until is None and self.active and self._runs()
 
     def _runs(self) -> bool:
-        """True while it starts or runs."""
         try:
             return not self.ending and (self.run is None or self.run.active)
         except ContinuousError:
             return False  # Java has ended
 
     def reads(self, stream: Term) -> bool:
-        """True where it reads a stream."""
         return stream in self._reads and self.active
 
     def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
-        """Take an element."""
         self._lines[stream] += lines
         if self._until is None:
             self._until = at - 1
@@ -182,7 +177,6 @@ class SparkQuery(ExecutedQuery):
 
     @property
     def active(self) -> bool:
-        """True while it wants answers."""
         return self.state in ("starting", "running")
 
     def answer(self, answer: PeriodicAnswer) -> None:
@@ -393,11 +387,9 @@ class SparkExecutor:
         job.wake()
 
     def reads(self, stream: Term) -> bool:
-        """See `Executor`."""
         return any(each.reads(stream) for each in self._jobs)
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        """See `Executor`."""
         readers = [each for each in self._jobs if each.reads(stream)]
         if readers:
             lines = [f"{at}\t" + "\t".join(map(canonical_term, each)) + "\n" for each in triples]
@@ -405,7 +397,6 @@ class SparkExecutor:
                 each.arrive(stream, lines, at)
 
     def advance(self, until: int) -> None:
-        """See `Executor`."""
         for each in self._jobs:
             if each.active:
                 each.advance(until)

@@ -64,7 +64,6 @@ class Expressions:
             return _effective(self._by_closure(expression))
 
     def binding(self, expression: Expression) -> Column:
-        """The term; null for an error."""
         try:
             return self._term(expression)
         except _NotInSql:

@@ -75,11 +75,9 @@ class Frame:
         return [AT] if self.timed else []
 
     def columns(self) -> dict[Variable, Column]:
-        """Columns of variables."""
         return {name: sql.col(column(name)) for name in self.schema}
 
     def where(self, condition: Column) -> "Frame":
-        """Filter rows."""
         return replace(self, data=self.data.where(condition))
 
     def project(self, names: Sequence[Variable]) -> "Frame":
@@ -98,7 +96,6 @@ class Frame:
         )
 
     def extend(self, name: Variable, value: Column) -> "Frame":
-        """Add a variable."""
         return Frame(
             self.data.withColumn(column(name), value),
             (*self.schema, name),
@@ -269,7 +266,6 @@ class LeafFrames:
     def rows(
         self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
     ) -> Frame:
-        """Make a frame of rows."""
         if not variables:
             data = self.session.range(0, len(rows), 1, 1).select()
         else:
@@ -515,7 +511,6 @@ class Translation:
     # ---------------------------------------------------------------------------- patterns
 
     def frame(self, pattern: Pattern) -> Frame:
-        """Translate a pattern."""
         match pattern:
             case BGP(patterns):
                 return self._correlated(self.leaves.bgp(patterns))

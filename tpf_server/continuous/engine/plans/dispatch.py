@@ -48,7 +48,6 @@ class ConstantIndex:
         self._literals: dict[TermId, None] = {}
 
     def add(self, constant: TermId, query: int) -> None:
-        """Add the constant of a query."""
         queries = self._queries.get(constant)
         if queries is None:
             queries = self._queries[constant] = {}
@@ -60,7 +59,6 @@ class ConstantIndex:
         queries[query] = None
 
     def remove(self, constant: TermId, query: int) -> None:
-        """Remove the constant of a query."""
         queries = self._queries[constant]
         del queries[query]
         if queries:
@@ -73,7 +71,6 @@ class ConstantIndex:
             self._literals.pop(constant, None)
 
     def queries(self, value: TermId) -> list[int]:
-        """Return the queries whose constants compare."""
         result: list[int] = []
         queries = self._queries
         for constant in self._constants(value):
@@ -224,12 +221,10 @@ class Dispatch(Node):
             upstream.connect(self._push)
 
     def add(self, number: int, constants: Sequence[TermId]) -> None:
-        """Add a query."""
         self._constants[number] = tuple(constants)
         self.index.add(constants[0], number)
 
     def remove(self, number: int) -> None:
-        """Remove a query."""
         self.index.remove(self._constants.pop(number)[0], number)
 
     @property

@@ -172,7 +172,6 @@ class FusedPlan:
         return not held and not any(node.pending for node in self.plan.flow.nodes)
 
     def begin(self) -> None:
-        """Replace the operators, which are empty."""
         self._answered = [] if self._answers else None
 
     def forget(self) -> None:
@@ -219,7 +218,6 @@ class FusedPlan:
         return self._state.passed if self.changed else until
 
     def show(self) -> None:
-        """Emit the answer."""
         self.changed = False
         shown = self._state.shown()
         if self._answered is not None:

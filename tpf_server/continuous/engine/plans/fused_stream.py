@@ -183,7 +183,6 @@ class FusedStream:
         return any(plan.makes_terms for plan in self._plans)
 
     def holders(self) -> list[object]:
-        """Return the terms of its rows."""
         columns = {id(each): each for block in self._blocks for each in block.columns()}
         for plan in self._plans:
             # The operators hold what is shown.

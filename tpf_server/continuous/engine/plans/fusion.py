@@ -218,7 +218,6 @@ class _Reader:
         return _Value(dividend.place, divisor.place) if self.is_size(divisor) else None
 
     def is_size(self, value: _Value) -> bool:
-        """True for the count of rows."""
         return value.place in self.sizes and value.over == NONE
 
     def _gate(self, node: SemiJoin) -> GateShape:
@@ -383,7 +382,6 @@ class Fusion:
         self._together: FusedStream | None = None
 
     def added(self, plan: Plan) -> None:
-        """Choose for a new plan."""
         self._together = None
         # A query that emits at every arrival is asked at every one.
         refusal = self._refusal or (None if plan.delivery.silent else EVERY)
@@ -406,7 +404,6 @@ class Fusion:
         return batch_report("compiled", fused.operators)
 
     def removed(self, plan: Plan) -> None:
-        """Forget a plan that has ended."""
         self._together = None
         self._fused.pop(plan, None)
 

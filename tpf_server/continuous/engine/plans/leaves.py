@@ -79,20 +79,16 @@ class StreamUnion:
 
     @property
     def size(self) -> int:
-        """Estimate the number of rows."""
         return sum([branch.window.held for branch in self.branches.values()])
 
     def of(self, stream: Term) -> WindowClause:
-        """Return the clause for one stream."""
         return replace(self.clause, stream=stream)
 
     def add(self, stream: Term, number: TermId, window: WindowInput) -> "StreamBranch":
-        """Add a stream."""
         branch = self.branches[stream] = StreamBranch(self, number, window)
         return branch
 
     def drop(self, stream: Term) -> None:
-        """Remove a stream and its rows."""
         branch = self.branches[stream]
         rows = [(row, count) for row, count in self.bag.rows() if row[self.column] == branch.number]
         del self.branches[stream]
@@ -281,7 +277,6 @@ class ContinuousLeaves:
     def join(
         self, patterns: Sequence[QuadPattern], conditions: Sequence[Expression]
     ) -> MultiwayJoin:
-        """Join these patterns under these conditions."""
         here = occurrences((tuple(patterns), tuple(conditions)))
         outside = frozenset(
             name
@@ -383,7 +378,6 @@ class ContinuousLeaves:
         return entry
 
     def streams(self, pattern: Pattern) -> bool:
-        """True for a pattern over windows."""
         return any(
             self._query.window_of(quad.graph) is not None
             for each in everything(pattern)

@@ -85,7 +85,6 @@ class OwnSlices(Node):
         self._parts[number] = (entry, part)
 
     def remove(self, number: int) -> None:
-        """Remove a query."""
         _, part = self._parts.pop(number)
         self._touched.pop(part, None)
 
@@ -125,7 +124,6 @@ class EmittingGroup(Node):
         upstream.connect(self.groups.sink())
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`."""
         self.groups.limit(work)
 
     @property
@@ -134,7 +132,6 @@ class EmittingGroup(Node):
         return bool(self.groups.touched)
 
     def flush(self) -> None:
-        """Send the changes of groups."""
         groups, shown = self.groups, self._shown
         if not groups.touched:
             return
@@ -181,7 +178,6 @@ class StampedGroups(Node):
         upstream.connect(self._push)
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`."""
         self._groups.limit(work)
 
     @property
@@ -214,7 +210,6 @@ class StampedGroups(Node):
         self._touched[key] = None
 
     def flush(self) -> None:
-        """Send the changes of groups."""
         touched, self._touched = self._touched, {}
         for key in touched:
             parts, rows = self._parts[key], self._rows[key]
@@ -413,11 +408,9 @@ class SolutionOrder:
 
     @property
     def remembered(self) -> int:
-        """Count the cached keys."""
         return 0 if self._known is None else len(self._known)
 
     def sort(self, solutions: list[tuple[Solution, int]]) -> None:
-        """Sort solutions with their counts."""
         key, cached = self._key, self._known
         if key is None or len(solutions) < 2:
             return
@@ -653,7 +646,6 @@ class Plan:
         return all(map(WindowInput.begins_after, windows, began))
 
     def drop_instance(self, number: int) -> None:
-        """Remove a query."""
         instance = self.instances.pop(number)
         self.work.share(len(self.instances))
         # Operators that keep nothing have nothing to forget.
@@ -701,7 +693,6 @@ class Plan:
         return finish
 
     def flush(self) -> None:
-        """Let the operators send held changes."""
         self.waits = False
         try:
             for node in self.holding:
@@ -714,7 +705,6 @@ class Plan:
             self.work.end()
 
     def stop(self) -> None:
-        """Release the windows and indexes."""
         for window, entry in self.leaves.subscriptions:
             window.disconnect(entry, nets=self.nets)
             window.release(self)

@@ -138,7 +138,6 @@ class HoldingPlans:
             plan.wait_for_rows()
 
     def remove(self, plan: Plan) -> None:
-        """Remove a plan."""
         if self._plans.pop(plan, self) is not self and not (self._many and self._plans):
             self._many = False
             self._arrange()
@@ -148,7 +147,6 @@ class HoldingPlans:
         self.early[:] = [each for each in self._plans if each.flushes_early]
 
     def touched(self) -> Sequence[Plan]:
-        """Return the plans whose windows changed."""
         touched = self._touched
         if len(touched) == 1:
             return touched[0].holders
@@ -156,7 +154,6 @@ class HoldingPlans:
         return [plans[number] for number in sorted(plans)]
 
     def flush(self) -> None:
-        """Flush those."""
         for plan in self.touched():
             plan.flush()
         for window in self._touched:
@@ -275,7 +272,6 @@ class TickingPlans:
             self.repeating.append(plan)
 
     def remove(self, plan: Plan) -> None:
-        """Remove a plan."""
         for plans in (self.plans, self.netting, self.repeating):
             if plan in plans:
                 plans.remove(plan)
@@ -576,7 +572,6 @@ class PlanRegistry:
         return plans
 
     def stream_gone(self, name: Term) -> None:
-        """Remove a stream."""
         for plan in self.plans:
             if plan.leaves.unions:
                 self.ticking.remove(plan)
@@ -613,7 +608,6 @@ class PlanRegistry:
         return any(self._plan_of[each].nets for each in self.awake)
 
     def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
-        """Return the queries of a plan."""
         return tuple(self._owners[plan].values())
 
     def emissions(

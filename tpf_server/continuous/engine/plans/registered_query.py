@@ -136,11 +136,9 @@ class RegisteredQuery(RunningQuery[Emission]):
 
     @property
     def columns(self) -> EmissionColumns:
-        """See `RunningQuery`."""
         return EmissionColumns(result_variables(self.query.query))
 
     def emission(self, each: Emission, number: int) -> Emission:  # noqa: ARG002 (it has its own)
-        """See `RunningQuery`."""
         return each
 
     def explain(self) -> dict[str, Any]:

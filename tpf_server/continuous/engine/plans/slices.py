@@ -129,16 +129,13 @@ class Copies(Node):
         return bool(self._touched)
 
     def loose(self) -> bool:
-        """See `Node`."""
         return False
 
     def changed(self) -> Collection[Key]:
-        """See `Node`."""
         touched, self._touched = self._touched, {}
         return touched
 
     def all_keys(self) -> Iterable[Key]:
-        """See `Node`."""
         return self._rows
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -195,7 +192,6 @@ class Slices(TopK):
         self._parts: dict[int, tuple[int, int]] = {}
 
     def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        """Add a query."""
         end = sys.maxsize if limit is None else offset + limit
         self._parts[number] = (offset, end)
         if offset:
@@ -212,7 +208,6 @@ class Slices(TopK):
             self._send([(each[1], 1) for each in self._prefix[offset:end]], (number,), 1)
 
     def remove(self, number: int) -> None:
-        """Remove a query."""
         offset, _end = part = self._parts.pop(number)
         if offset:
             self._apart[part].remove(number)

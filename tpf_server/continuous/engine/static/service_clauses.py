@@ -48,7 +48,6 @@ class ServiceClause:
 
     @property
     def graph(self) -> Term:
-        """The name of the graph."""
         digest = sha256(repr((self.endpoint, self.parts, self.silent)).encode()).hexdigest()[:24]
         return Term(f"{_MARK}{digest}>")
 

@@ -284,7 +284,6 @@ class StaticCache:
         return None if instance is None else instance.number
 
     def drop(self, number: TermId, *, sends: bool = True) -> None:
-        """Remove the rows of an instance."""
         if self.per_instance:
             self._replace(number, Counter(), sends=sends)
             self._rows.pop(number, None)
@@ -324,7 +323,6 @@ class StaticCache:
                 entry.route(row, change)
 
     def _some(self) -> Sequence[Solution]:
-        """Return a sample of the rows."""
         if self._sample is None:
             step = max(1, sum(map(len, self._rows.values())) // _SAMPLE)
             self._sample = [row for row, _ in islice(self._present(), 0, None, step)]
@@ -336,7 +334,6 @@ class StaticCache:
 
     @property
     def tables(self) -> Iterable[object]:
-        """Return the holders of its rows."""
         counts = (*self._rows.values(), *self._all.values())
         return self, self.bag, self._rows, self._all, *counts, *self.bag.tables
 
@@ -455,7 +452,6 @@ class Preparation:
         ] = {}
 
     def ask(self, dataset: Dataset, patterns: Sequence[QuadPattern]) -> None:
-        """Request the difference of these patterns."""
         key = dataset.key, tuple(patterns)
         if key not in self._wanted:
             default, named = dataset.key

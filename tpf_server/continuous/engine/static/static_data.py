@@ -83,25 +83,21 @@ class MemoryGraph:
         self._counts.clear()
 
     def add(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
-        """Add triples."""
         self._store.extend(map(_quad, triples))
         self._counts.clear()
 
     def remove(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
-        """Remove triples; missing ones are ignored."""
         for triple in triples:
             self._store.remove(_quad(triple))
         self._counts.clear()
 
     def clear(self) -> None:
-        """Remove all triples."""
         self._store = ox.Store()
         self._counts.clear()
 
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterator[tuple[Term, Term, Term]]:
-        """See `Graph`."""
         for quad in self._find(subject, predicate, object_):
             yield Term(str(quad.subject)), Term(str(quad.predicate)), _given(quad.object)
 
@@ -167,7 +163,6 @@ class StoreGraph:
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterator[tuple[Term, Term, Term]]:
-        """See `Graph`."""
         pattern = self._pattern(subject, predicate, object_)
         offset, limit = 0, _FIRST
         while True:
@@ -235,14 +230,12 @@ class StaticData:
         self.changed(name)
 
     def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any = None) -> None:
-        """Replace all graphs of stores."""
         changed = self._exchange(stores)
         if changed:
             for finish in self._told(GraphChange(changed, None, prepared)):
                 finish()
 
     def copy(self) -> "StaticData":
-        """Return the same graphs without listeners."""
         made = StaticData()
         made._default = list(self._default)
         made._named = {name: list(parts) for name, parts in self._named.items()}
@@ -287,7 +280,6 @@ class StaticData:
         return made
 
     def drop(self, graph: MemoryGraph) -> None:
-        """Remove a part from all graphs."""
         triples = list(graph.match(None, None, None))
         if triples:
             self.change(graph, removed=triples)
@@ -298,7 +290,6 @@ class StaticData:
                 del self._named[name]
 
     def detach(self, name: Term) -> None:
-        """Remove the graph of this name."""
         if name == DEFAULT_GRAPH:
             self._default = []
         else:
@@ -407,7 +398,6 @@ class Dataset:
                     yield quad
 
     def count(self, pattern: QuadPattern) -> int:
-        """Estimate the number of matches."""
         terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
         return sum(part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts)
 

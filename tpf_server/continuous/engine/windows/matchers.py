@@ -176,11 +176,9 @@ class StampedStarMatcher(StarMatcher):
         return None if row is None else (*row, min([stamp for _, stamp in values]))
 
     def parts(self, row: Solution) -> list[list[Any]]:
-        """See `StarMatcher`."""
         return [[(value, row[-1])] for (value,) in super().parts(row)]
 
     def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
-        """See `StarMatcher`."""
         stamp = self._watermark.last
         return [[(value, stamp) for value in own] for own in super().values(subject, triples)]
 
@@ -217,7 +215,6 @@ class ByConstants(Generic[ItemT]):
         self.of_masks: dict[tuple[bool, bool, bool], dict[Mask, list[ItemT]]] = {}
 
     def add(self, mask: Mask, item: ItemT) -> None:
-        """Add an item of a pattern."""
         subject, predicate, object_ = mask
         if predicate is not None and subject is None and object_ is None:
             self.of_predicates.setdefault(predicate, []).append(item)

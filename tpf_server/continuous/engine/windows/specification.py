@@ -68,7 +68,6 @@ class StreamTime:
         self.plain = not self.lag and not self.hiding and self.latest <= front
 
     def hide(self, window: Hiding) -> None:
-        """Add a hiding window."""
         self.plain = False
         if window not in self.hiding:
             self.hiding.append(window)

@@ -73,7 +73,6 @@ class StarContent:
         self._change(subject, content, self._parts(brought), 1)
 
     def expire(self, subject: TermId, brought: Brought) -> None:
-        """Remove that again."""
         content = self.live[subject]
         if isinstance(content, tuple):
             del self.live[subject]
@@ -155,11 +154,9 @@ class StarWindow(WindowInput):
 
     @property
     def multiplies(self) -> bool:
-        """See `WindowInput`."""
         return not self.keeps_log
 
     def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
-        """See `WindowInput`."""
         watermark = self.watermark
         self.used = 1 if watermark is None else watermark.last
         subject = triples[0][0]

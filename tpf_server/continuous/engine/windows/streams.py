@@ -53,7 +53,6 @@ class ElementStream(StreamTime):
         self._listeners.add(matcher.mask, (entry, matcher.row, bool(entry.by_count)))
 
     def leave(self, entry: WindowInput) -> None:
-        """Remove an input."""
         self.inputs.remove(entry)
         self._changed()
         matcher = entry.matcher

@@ -114,7 +114,6 @@ class WindowInput:
         self._sliding: dict[WindowInput, None] = {}
 
     def connect(self, consumer: Consumer, *, nets: bool) -> None:
-        """Add a consumer."""
         self.consumers.append(consumer)
         self.netted += nets and not self.slides
         if consumer.takes_expired:
@@ -126,7 +125,6 @@ class WindowInput:
         self._prepare()
 
     def release(self, plan: Any) -> None:
-        """Remove a plan that holds."""
         if plan in self.holders:
             self.holders.remove(plan)
 
@@ -180,7 +178,6 @@ class WindowInput:
         return self._bag
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
-        """Return its rows with their counts."""
         raise NotImplementedError
 
     def _prepare(self) -> None:

@@ -51,7 +51,6 @@ class Expiries:
         self._ordered = False
 
     def add(self, window: WindowInput) -> None:
-        """Add a window."""
         self._windows[window.number] = window
         if self._ordered:
             window.order(self.schedule)
@@ -69,7 +68,6 @@ class Expiries:
         ]
 
     def remove(self, window: WindowInput) -> None:
-        """Remove a window."""
         if self._windows.pop(window.number, None) is None:
             return
         self._due.give_up(window.number)
@@ -167,7 +165,6 @@ class TripleWindow(WindowInput):
         self._prepare()
 
     def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
-        """See `WindowInput`."""
         watermark, row_of = self.watermark, self.matcher.row
         self.used = 1 if watermark is None else watermark.last
         for triple in triples:
@@ -359,12 +356,10 @@ class WindowRegistry:
         return list(result)
 
     def drop_idle(self) -> None:
-        """Drop windows without consumers."""
         for window in [each for each in self._streams if not each.consumers]:
             self.drop(window)
 
     def drop(self, window: WindowInput) -> None:
-        """Drop a window."""
         stream, key = self._streams.pop(window)
         stream.leave(window)
         self._expiries.remove(window)
