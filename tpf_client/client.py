@@ -83,6 +83,9 @@ class Client:
         strict: bool = False,
         signal: bool = False,
     ) -> None:
+        for name, value, method in (("clock", clock, "now"), ("session", session, "send")):
+            if value is not None and not hasattr(value, method):
+                raise TypeError(f"{name}: a {name}, not {type(value).__name__}")
         self.clock = clock or SystemClock()
         self.fetcher: ThreadedFetcher | FileFetcher
         named = tuple([str(url) if isinstance(url, Path) else url for url in urls])

@@ -140,6 +140,8 @@ def test_a_closed_client_answers_nothing(server: LiveServer) -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "headers": (5, "headers: Mapping, not int"),
     "auth": ("user:password", "auth: tuple, not str"),
+    "clock": (5, "clock: a clock, not int"),
+    "session": ("s", "session: a session, not str"),
     "parallelism": ("8", "parallelism: int, not str"),
     "cache_bytes": (1.5, "cache_bytes: int, not float"),
     "limits": (5, "limits: Limits, not int"),
