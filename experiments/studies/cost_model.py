@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from experiments.errors import MeasurementError, UnavailableError
+from experiments.errors import MeasurementError, MeasurementError
 from experiments.harness.items import (
     Figure,
     Finding,
@@ -401,7 +401,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[MeasuredTotals]:
     experiment = ServerVsClient()
     folder = (run.output or Path()) / experiment.name
     if run.output is None or not (folder / RAW).is_file():
-        raise UnavailableError(
+        raise MeasurementError(
             f"there are no results of {experiment.name} in the same folder: run it first"
         )
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))["settings"]
