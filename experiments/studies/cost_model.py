@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from experiments.errors import MeasurementError, MeasurementError
+from experiments.errors import MeasurementError
 from experiments.harness.items import (
     Figure,
     Finding,
