@@ -195,7 +195,7 @@ class CountedLookups(LookupLeaves):
     def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
         pass
 
-    def known(self, since: int) -> None:
+    def seed_test(self, since: int) -> None:
         return None
 
     def at_rest(self, since: int) -> Callable[[], bool]:
