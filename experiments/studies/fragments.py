@@ -19,7 +19,7 @@ import psutil
 import requests
 
 from annotations.clock import SystemClock
-from experiments.errors import MeasurementError, UnavailableError
+from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
 from experiments.harness.estimates import percentile
 from experiments.harness.items import (
     Figure,
@@ -51,6 +51,7 @@ from experiments.workloads.board import renewal
 from experiments.workloads.people import PEOPLE, People
 
 PEOPLE_DATASET = "people"
+_SERVERS = ", ".join((OURS, CONSTANT, REFERENCE))
 FORMATS = {
     "TriG": "application/trig",
     "N-Quads": "application/n-quads",
@@ -321,6 +322,9 @@ class Fragments:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """Return the comparison on the first size; ours alone on the others."""
+        for name in settings.servers:
+            if name not in (OURS, CONSTANT, REFERENCE):
+                raise ConfigurationError(f"servers: {name!r}; there are {_SERVERS}")
         folder = Path(settings.data) if settings.data else run.folder
         for number, triples in enumerate(settings.triples):
             people = People(triples, run.seed)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import UnavailableError
+from experiments.errors import ConfigurationError, UnavailableError
 from experiments.harness import peers
 from experiments.harness.items import CellValue, Item, Target
 from experiments.harness.report import write_report
@@ -75,6 +75,11 @@ def test_the_reference_server(tmp_path: Path) -> None:
         assert results.numbers("requests", pattern=pattern, server=REFERENCE)[0] > 0
     (kind,) = results.where(server=REFERENCE).distinct("kind")
     assert kind.startswith("@ldf/server (")
+
+
+def test_a_server_of_another_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'theirs'; there are ours, "):
+        run(tmp_path, Fragments(), tables={"fragments": {**SMALL, "servers": [OURS, "theirs"]}})
 
 
 def test_a_rate_is_steady_once_three_rounds_are_equally_fast() -> None:
