@@ -115,6 +115,8 @@ def not_a_url(text: str) -> str | None:
     with suppress(OSError, ValueError):
         if Path(text).exists():
             return f"{message} (tpf-server {text} serves it at one)"
+    if text.startswith((".", "/", "~")) and not text.startswith("//"):
+        return f"{message}, and no file"
     meant = f"http://{text.lstrip('/')}"
     likely = any(mark in text for mark in ".:/") and _URL.fullmatch(meant)
     return message + (f" (try {_shown(meant)})" if likely else "")

@@ -55,7 +55,7 @@ def test_an_origin_that_is_another_one_is_told_with_what_to_do() -> None:
         ("trains", None),
         ("ftp://example.org/", None),
         ("SELECT * { ?s ?p ?o }", None),
-        ("./data.nt", "http://./data.nt"),
+        ("./data.nt", None),
     ],
 )
 def test_a_url_without_a_scheme_is_told_with_one(text: str, meant: str | None) -> None:
@@ -69,4 +69,5 @@ def test_a_file_is_no_url_and_a_scheme_has_any_case(tmp_path: Path) -> None:
     file = tmp_path / "data.nt"
     file.touch()
     assert str(not_a_url(str(file))).endswith(f"(tpf-server {file} serves it at one)")
+    assert str(not_a_url(str(tmp_path / "none.ttl"))).endswith("none.ttl, and no file")
     assert not_a_url("HTTP://127.0.0.1:3000/data") is None
