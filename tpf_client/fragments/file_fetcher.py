@@ -5,6 +5,7 @@ Labels in a file, by any annotation method, hold as those of a server do.
 
 import gzip
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -20,7 +21,7 @@ from annotations.methods.base import Naming
 from annotations.namespaces import Vocabulary
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_blank_node
 from annotations.urls import term_of_parameter
-from tpf_client.errors import ClientError, ParseError
+from tpf_client.errors import ClientError, ParseError, SourceError
 from tpf_client.fragments.blank_nodes import SKOLEM_PATH, from_wire
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight, Request
 from tpf_client.fragments.form import PATTERN_VARIABLES, Form
@@ -82,6 +83,8 @@ class FileFetcher(Fetcher):
 
     def _made(self, request: Request) -> Page:
         url, _, query = request.url.partition("?")
+        if url not in self._files:
+            raise SourceError(url, "a client of files asks no servers; serve the files")
         self._count(None, requests=1)
         return self._files[url].page(request, dict(parse_qsl(query)), self.clock.now())
 
@@ -114,7 +117,7 @@ class _File:
             raise ClientError(f"{path.name} is not called like a file of RDF: {', '.join(_ENDS)}")
         try:
             body = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
-        except (gzip.BadGzipFile, EOFError) as error:
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ParseError(path.name, str(error)) from None
         try:
             quads = parse_page_body(body, kind, path.as_uri())

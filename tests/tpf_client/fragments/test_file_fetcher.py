@@ -17,6 +17,7 @@ from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri, literal
 from tpf_client import Client, ClientError
+from tpf_client.errors import SourceError
 from tpf_client.fragments.destinations import is_file
 
 EX = "http://example.org/"
@@ -119,3 +120,29 @@ def test_a_wrong_file_is_an_error(tmp_path: Path) -> None:
     assert not is_file("SELECT * { ?s ?p ?o } # " + "x" * 5_000)
     assert not is_file(str(tmp_path))
     assert not is_file("http://example.org/")
+
+
+def test_a_packed_file_that_is_damaged_anywhere_is_an_error_or_the_same(tmp_path: Path) -> None:
+    whole = gzip.compress(f"<{EX}a> <{EX}p> <{EX}b> .\n".encode())
+    file = tmp_path / "data.nt.gz"
+    damaged = [whole[:n] for n in range(len(whole))]
+    damaged += [whole[:n] + bytes([whole[n] ^ 0x55]) + whole[n + 1 :] for n in range(len(whole))]
+    refused = []
+    for content in damaged:
+        file.write_bytes(content)
+        try:
+            with Client(str(file)) as client:
+                assert len(client.select("SELECT * { ?s ?p ?o }")) in (0, 1)
+        except ClientError as error:
+            refused.append(str(error))
+    assert len(refused) > len(whole)
+    assert all(each.startswith("data.nt.gz: ") for each in refused)
+
+
+def test_files_ask_no_services(tmp_path: Path) -> None:
+    file = _written(tmp_path / "data.nt", [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))])
+    with Client(file) as client:
+        with pytest.raises(SourceError, match=r"^http://a.test/d: a client of files asks no"):
+            client.select("SELECT * { SERVICE <http://a.test/d> { ?s ?p ?o } }").fetchall()
+        silent = "SELECT * { ?s ?p ?o SERVICE SILENT <http://a.test/d> { ?s ?q ?r } }"
+        assert len(client.select(silent)) == 1
