@@ -1,6 +1,7 @@
 """Start Spark on ``local[*]`` or a cluster, bound to loopback, with a log file and no web page."""
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -156,6 +157,9 @@ def spark_context(
         if settings.log is None and settings.local_dir is None:
             # Kept where Spark fails, because nothing else tells why.
             stack.enter_context(_removed_unless_spark_fails(log_path, harmless))
+
+        # A callback's error is raised where its job is awaited. If Java has ended nobody waits.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
         def start() -> "SparkContext":
             try:
