@@ -31,7 +31,7 @@ class StaticHost(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), partial(_Files, directory=str(folder)))
         self.url = f"http://127.0.0.1:{self.server_port}/"
         self.asked: list[str] = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def __exit__(self, *problem: object) -> None:
         self.shutdown()

@@ -51,7 +51,7 @@ class Tiles(ThreadingHTTPServer):
         self.origin = f"http://127.0.0.1:{self.server_port}"
         self.asked: list[tuple[str, str | None]] = []
         self.has_some = True
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def __exit__(self, *problem: object) -> None:
         self.shutdown()

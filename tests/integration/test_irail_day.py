@@ -43,8 +43,8 @@ WHERE {
 WHOLE_DAY = "IRAIL_WHOLE_DAY" in os.environ
 """Whether every test plays the whole day."""
 
-POLLS = 200
-"""Of a shorter play: three hours and more."""
+POLLS, FEWER, FEWEST = 400, 80, 20
+"""Of a shorter play: more than six hours, more than one, and less."""
 
 LATE = timedelta(milliseconds=50)
 """A client may be this late: it allows for a drift of the clocks since it last heard the time."""
@@ -84,10 +84,10 @@ class Engine:
 
 @every_labelling
 def test_every_answer_of_the_day_is_right(day: Day, labelling: Labelling, tmp_path: Path) -> None:
-    """The whole day by one method for each kind of labels, a part by the others."""
-    all_day = {"expiration": "singleton-property", "interval": "named-graph"}[labelling]
+    """Many hours by one method for each kind of labels, fewer by the others."""
+    longest = {"expiration": "singleton-property", "interval": "named-graph"}[labelling]
     last = len(day.batches) - 1
-    polls = {name: last if WHOLE_DAY or name == all_day else POLLS for name in METHODS}
+    polls = {name: last if WHOLE_DAY else POLLS if name == longest else FEWER for name in METHODS}
     with Served(tmp_path, day.static, dataset={"max_age": 3600}, start=day.batches[0].at) as served:
         play(day.batches, served, labelling)
         served.clock.advance_to(day.batches[0].at)
@@ -109,7 +109,7 @@ def test_every_answer_over_a_foreign_server_is_right(
 ) -> None:
     """Rewritten patterns, without labels on pages, for a part of the day."""
     settings = {"annotation": method, "max_age": 3600, "page_labels": False}
-    polls = len(day.batches) - 1 if WHOLE_DAY else 30
+    polls = len(day.batches) - 1 if WHOLE_DAY else FEWEST
     with Served(tmp_path, day.static, dataset=settings, start=day.batches[0].at) as served:
         play(day.batches, served, labelling)
         served.clock.advance_to(day.batches[0].at)

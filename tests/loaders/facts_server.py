@@ -2,7 +2,6 @@
 
 import io
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import requests
 
 from annotations.clock import Clock, SystemClock
 from annotations.instants import parse_instant
+from tests.support.threaded import in_thread
 
 
 @dataclass
@@ -94,14 +94,8 @@ def listening(application: Callable[[dict[str, Any], Any], Iterable[bytes]]) -> 
         return application(environ | {"wsgi.input": io.BytesIO(body)}, start_response)
 
     server = make_server("127.0.0.1", 0, call, handler_class=_Quiet)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with in_thread(server):
         yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class Endpoint:

@@ -52,8 +52,8 @@ TOGETHER = 20
 W3C_STEP = 8
 """Every so many of the W3C's tests."""
 MINUTE = timedelta(minutes=1)
-PERIOD = 5 * MINUTE
-LOOKS = 288
+PERIOD = 15 * MINUTE
+LOOKS = 96 * TIMES
 """In a day."""
 _SECONDS = 240
 

@@ -1,13 +1,13 @@
 """Files at URLs: an object store, and a web server that fails on demand."""
 
 import http.server
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.threaded import in_thread
 from tpf_server.store.static.file_systems import s3_system
 
 
@@ -66,11 +66,5 @@ def web(folder: Path) -> Iterator[tuple[str, type[Files]]]:
         pass
 
     handler = partial(Own, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", Own
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_thread(server := http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)):
+        yield f"http://127.0.0.1:{server.server_port}", Own

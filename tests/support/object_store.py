@@ -7,13 +7,14 @@ ends with its standard input.
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
+
+from tests.support.threaded import in_thread
 
 BUCKET = "stores"
 KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
@@ -62,9 +63,7 @@ def object_store(address: str = "127.0.0.1") -> Iterator[ObjectStore]:
     store = ObjectStore(server.DomainDispatcherApplication(server.create_backend_app))
     running = make_server(address, 0, store, threaded=True)
     store.url = f"http://{address}:{running.server_port}"
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    try:
+    with in_thread(running):
         from pyarrow import fs
 
         fs.S3FileSystem(
@@ -73,10 +72,6 @@ def object_store(address: str = "127.0.0.1") -> Iterator[ObjectStore]:
             allow_bucket_deletion=True, region="us-east-1",
         ).create_dir(BUCKET)  # fmt: skip
         yield store
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
 
 
 def main(address: str, folder: Path) -> None:

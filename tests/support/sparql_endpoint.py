@@ -1,10 +1,11 @@
 """A SPARQL endpoint on loopback that can fail."""
 
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pyoxigraph as ox
+
+from tests.support.threaded import in_thread
 
 
 class LoopbackEndpoint:
@@ -38,13 +39,11 @@ class LoopbackEndpoint:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/sparql"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._running = in_thread(self._server)
 
     def __enter__(self) -> "LoopbackEndpoint":
-        self._thread.start()
+        self._running.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._running.__exit__(None, None, None)

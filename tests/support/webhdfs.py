@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from experiments.free_port import free_port
 from tests.support.spark_cluster import PROJECT, SparkCluster
+from tests.support.threaded import in_thread
 
 _PREFIX = "/webhdfs/v1"
 _BLOCK = 1 << 27
@@ -251,14 +251,8 @@ def files_served(root: Path) -> Iterator[FileServer]:
     found = FileServer(app)
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Handler)
     found.url = f"webhdfs://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with in_thread(server):
         yield found
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 if __name__ == "__main__":

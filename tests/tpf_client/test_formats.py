@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from werkzeug.serving import make_server
 import tpf_client.app.cli
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
+from tests.support.threaded import in_thread
 from tpf_client import Client, Solutions
 from tpf_client.app.printing import Format, named_format, refusal
 
@@ -161,29 +161,20 @@ def test_a_reader_may_have_seen_enough(form: str, tmp_path: Path) -> None:
         return server.app(environ, start)
 
     http.app = app
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
     arguments = [
-        sys.executable,
-        "-m",
-        "tpf_client.commands",
-        "tpf-query",
-        base + "trains",
-        "-q",
-        SELECT,
-        "--format",
-        form,
-    ]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        sys.executable, "-m", "tpf_client.commands", "tpf-query", base + "trains", "-q", SELECT,
+        "--format", form,
+    ]  # fmt: skip
+    with (
+        in_thread(http),
+        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
         assert process.stdout is not None
         assert process.stderr is not None
         assert len(process.stdout.read(200)) == 200
         process.stdout.close()
         errors = process.stderr.read()
         process.wait(60)
-    http.shutdown()
-    http.server_close()
-    thread.join()
     server.close()
     assert errors == b""
     # There are 20 pages of 1,000; a client in a hurry asks for 8 of them at the same time.

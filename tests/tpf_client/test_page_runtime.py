@@ -3,13 +3,13 @@
 import ast
 import io
 import tarfile
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.support.threaded import in_thread
 from tpf_client import page_runtime
 from tpf_client.page_runtime import (
     VERSION,
@@ -41,13 +41,11 @@ class _Registry(BaseHTTPRequestHandler):
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """A registry that has something else, and no cache; the paths that it was asked for."""
-    with HTTPServer(("127.0.0.1", 0), _Registry) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with in_thread(server := HTTPServer(("127.0.0.1", 0), _Registry)):
         monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{server.server_port}/npm")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         _Registry.paths.clear()
         yield _Registry.paths
-        server.shutdown()
 
 
 def test_what_has_another_hash_is_refused(

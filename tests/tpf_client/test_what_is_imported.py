@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from tests.support.threaded import in_thread
 
 LIBRARIES = {
     "brotli", "cachetools", "certifi", "charset_normalizer", "cython_runtime", "idna", "pyoxigraph",
@@ -51,12 +52,8 @@ class _Fragment(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Fragment) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with in_thread(server := ThreadingHTTPServer(("127.0.0.1", 0), _Fragment)):
         yield f"http://127.0.0.1:{server.server_address[1]}/d"
-        server.shutdown()
-        thread.join()
 
 
 def imported(program: str) -> set[str]:

@@ -1,7 +1,6 @@
 """The load generator with a real server; its reading of responses."""
 
 import http.server
-import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -9,6 +8,7 @@ import pytest
 
 from experiments.errors import MeasurementError
 from experiments.harness.load_generator import generate, read_response
+from tests.support.threaded import in_thread
 
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -58,12 +58,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     Handler.seen = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with in_thread(server := http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)):
         yield server.server_address[1]
-        server.shutdown()
-        thread.join()
 
 
 def request(path: str) -> bytes:

@@ -44,7 +44,7 @@ SMALL: dict[str, Any] = {
 
 def measured(folder: Path, *modes: Mode) -> Results:
     tables = {"server-vs-client": {**SMALL, "modes": [mode.name for mode in modes]}}
-    results = run(folder, ServerVsClient(), tables=tables)
+    results = run(folder, ServerVsClient(), repetitions=1, tables=tables)
     assert results.failures == {}
     assert results.complete
     return results

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +15,7 @@ from experiments.free_port import free_port
 from loaders.errors import InputError, SettingError
 from loaders.stream.event_source import EventFollower
 from loaders.stream.spool import Spool
+from tests.support.threaded import in_thread
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -49,20 +51,17 @@ def sse(text: str) -> tuple[int, str, bytes]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[list[tuple[int, str, bytes]]], str]]:
-    servers = []
+    ending = ExitStack()
 
     def start(answers: list[tuple[int, str, bytes]]) -> str:
         Events.answers, Events.resumed, Events.ended = answers, [], threading.Event()
         server = ThreadingHTTPServer(("127.0.0.1", 0), Events)
-        servers.append((server, Events.ended))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ending.enter_context(in_thread(server))
+        ending.callback(Events.ended.set)
         return f"sse+http://127.0.0.1:{server.server_port}/events"
 
-    yield start
-    for server, ended in servers:
-        ended.set()
-        server.shutdown()
-        server.server_close()
+    with ending:
+        yield start
 
 
 class CountingSpool(Spool):

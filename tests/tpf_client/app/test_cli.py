@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
+from tests.support.threaded import in_thread
 from tpf_client import commands
 from tpf_client.app.cli import _watch
 from tpf_client.errors import UnstableError
@@ -43,12 +43,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     base = f"http://127.0.0.1:{server.server_port}/"
     dataset = OpenDataset(DatasetSettings(name="d"), static, live)
     server.app = create_app(Settings(base_url=base), [dataset], clock)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield base + "d"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with in_thread(server):
+        yield base + "d"
     static.close()
     live.close()
 

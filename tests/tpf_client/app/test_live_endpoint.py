@@ -137,6 +137,7 @@ def until(condition: Any, what: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("fragments", [2.0], indirect=True)
 def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(3600), b=2))
     options = {"grace": "3600", "max-interval": "0.3"}

@@ -10,6 +10,7 @@ import pytest
 
 from annotations.clock import SystemClock
 from annotations.event_reader import ServerEvent
+from tests.support.threaded import in_thread
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 
@@ -38,7 +39,6 @@ Read = Callable[..., list[ServerEvent]]
 def read() -> Iterator[Read]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Events)
     Events.seen = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
 
     def events(body: str, last: str | None = None, most: int = 1000) -> list[ServerEvent]:
@@ -46,9 +46,8 @@ def read() -> Iterator[Read]:
         with closing(ThreadedFetcher(clock=SystemClock())) as fetcher:
             return list(fetcher.events(url, last, 10.0, threading.Event(), most))
 
-    yield events
-    server.shutdown()
-    server.server_close()
+    with in_thread(server):
+        yield events
 
 
 def test_an_event_is_what_the_standard_says(read: Read) -> None:

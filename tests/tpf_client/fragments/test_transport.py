@@ -1,7 +1,6 @@
 """Requests of a client equal those of `requests`."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,7 @@ import requests
 
 from annotations.clock import SystemClock
 from annotations.wording import user_agent
+from tests.support.threaded import in_thread
 from tpf_client.errors import ConnectionFailedError, SourceError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.responses import Limits
@@ -35,12 +35,8 @@ class _Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with in_thread(server := ThreadingHTTPServer(("127.0.0.1", 0), _Echo)):
         yield server.server_address[1]
-        server.shutdown()
-        thread.join()
 
 
 def _transport(session: requests.Session | None = None) -> Transport:
