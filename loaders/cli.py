@@ -1,21 +1,15 @@
-"""The commands ``tpf-load`` and ``tpf-replay``."""
+"""The command ``tpf-load``."""
 
 from collections.abc import Callable
 
 import typer
 
 from loaders.commands import load_feeds, load_ldes, load_sources, publishing, stream
-from loaders.commands import replay as replay_commands
 
 load_app = typer.Typer(
     name="tpf-load", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
     help="Turn real data into static facts, with Spark or in one process.",
 )  # fmt: skip
-replay_app = typer.Typer(
-    name="tpf-replay", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
-    help="Play a recorded feed to a server, in real time or faster.",
-)  # fmt: skip
-
 
 LOADS: dict[str, Callable[..., None]] = {
     "rdf": load_sources.rdf,
@@ -34,15 +28,5 @@ LOADS: dict[str, Callable[..., None]] = {
     "stream": stream.stream,
     "publish": publishing.publish,
 }
-REPLAYS: dict[str, Callable[..., None]] = {
-    "irail": replay_commands.irail,
-    "flights": replay_commands.flights,
-    "gtfs-rt": replay_commands.gtfs_rt,
-    "siri": replay_commands.siri,
-    "citybench": replay_commands.citybench,
-    "taxi": replay_commands.taxi,
-}
 for _name, _command in LOADS.items():
     load_app.command(_name)(_command)
-for _name, _command in REPLAYS.items():
-    replay_app.command(_name)(_command)

@@ -62,7 +62,7 @@ COMMANDS = {
     "tpf-query page": _Command("tpf_client.app.page_command", "app", "cli"),
     "tpf-server": _Command("tpf_server.cli", "main", "server"),
     "tpf-load": _Command("loaders.cli", "load_app", "loaders"),
-    "tpf-replay": _Command("loaders.cli", "replay_app", "loaders"),
+    "tpf-replay": _Command("loaders.commands.replay", "app", "loaders", ("pyarrow",)),
     "tpf-continuous": _Command("tpf_server.continuous.cli", "app", "server"),
     "tpf-experiments": _Command("experiments.cli", "app", "server,loaders,experiments"),
     "tpf-demo": _Command(

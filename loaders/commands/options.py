@@ -22,13 +22,14 @@ from annotations.wording import counted
 from loaders.errors import InputError, LoaderError
 from loaders.fetching import host_parts
 from loaders.progress import Report, shown_on
-from loaders.rdf.summary import RdfSummary
 from loaders.sources.base import SMALL
 from tpf_server.spark.java import SparkMissingError
 from tpf_server.spark.session import SparkSettings, spark_context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+    from loaders.rdf.summary import RdfSummary
 
 MEDIA_TYPES: Final = {
     ".nq": "application/n-quads",
@@ -338,7 +339,7 @@ def is_listener(text: str) -> bool:
 NO_TRIPLES = "warning: there are no triples in the input, so the store is empty"
 
 
-def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
+def load_lines(summary: "RdfSummary", output: str, aside: Path | str) -> list[str]:
     """Return the lines that summarise a load."""
     manifest = summary.manifest
     lines = [

@@ -16,7 +16,6 @@ from loaders.progress import shown_on
 from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
 from loaders.sources.base import MeasurableFeed
-from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.irail import Irail
@@ -97,6 +96,8 @@ def flights(
 @grouped
 def citybench(path: str, url: str, replay: Replay, period: float | None = None) -> None:
     """CityBench: the latest observation of every sensor of Aarhus."""
+    from loaders.sources.citybench import CityBench  # only it loads pyarrow
+
     pace = None if period is None else timedelta(seconds=period)
     replay.run(lambda: CityBench(path, replay.start, period=pace), url)
 
@@ -137,3 +138,11 @@ def siri(
 ) -> None:
     """Recorded SIRI messages: estimated timetables and vehicles."""
     replay.recorded(lambda: Siri(base), path, url, period)
+
+
+app = typer.Typer(
+    name="tpf-replay", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
+    help="Play a recorded feed to a server, in real time or faster.",
+)  # fmt: skip
+for _command in (irail, flights, gtfs_rt, siri, citybench, taxi):
+    app.command(_command.__name__.replace("_", "-"))(_command)

@@ -11,7 +11,7 @@ import io
 import itertools
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
 from loaders.sources.base import FeedBatch, FeedSpan, size_of
-from loaders.sources.reading import archive, lines_of, member, row_of
+from loaders.sources.reading import MAX_LINE, archive, lines_of, member, row_of
 
 # A departure from New York, and what a board says of it as time goes on.
 #
@@ -159,6 +159,7 @@ class Flights:
         self.start = start
         self.until = until
         self.period = period
+        self._few: tuple[Flight, ...] = ()
         for name in ("airlines.csv", "airports.csv"):
             if not (self.directory / name).is_file():
                 raise InputError("no such file", str(self.directory / name))
@@ -221,7 +222,7 @@ class Flights:
         """First instant, end, and number of the instants."""
         first: datetime | None = None
         last: datetime | None = None
-        for flight in self._flights():
+        for flight in self._selected():
             comes, leaves = flight.on_board()
             first = comes if first is None else min(first, comes)
             last = leaves if last is None else max(last, leaves)
@@ -239,7 +240,7 @@ class Flights:
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield one batch per whole period since 1970."""
-        windows = [(*flight.on_board(), flight) for flight in self._flights()]
+        windows = [(*flight.on_board(), flight) for flight in self._selected()]
         if not windows:
             return
         windows.sort(key=lambda window: (window[0], window[2].subject))
@@ -263,6 +264,13 @@ class Flights:
             yield FeedBatch(at, at + self.period, quads)
 
     # Reading.
+
+    def _selected(self) -> Iterable[Flight]:
+        """Return the flights of few days, read once, or read those of many."""
+        if not self._beginnings():
+            return self._flights()
+        self._few = self._few or tuple(self._flights())
+        return self._few
 
     def _flights(self, share: int = 0, shares: int = 1) -> Iterator[Flight]:
         columns = (
@@ -311,10 +319,9 @@ class Flights:
                     f"no column {', '.join(sorted(missing))}", str(self.directory / name), 1
                 )
             picked = operator.itemgetter(*map(header.index, columns))
-            chosen = beginnings if header[:3] == ["year", "month", "day"] else ()
+            if beginnings and header[:3] == ["year", "month", "day"]:
+                numbered = _beginning(text, str(self.directory / name), beginnings)
             for line, content in itertools.islice(numbered, share, None, shares):
-                if chosen and not content.startswith(chosen):
-                    continue
                 with row_of(str(self.directory / name), line):
                     row = next(csv.reader((content,)), [])
                 if len(row) != len(header):
@@ -342,6 +349,28 @@ class Flights:
 
 _ZIPPED = "flights.csv.zip"
 _FEW_DAYS = 31
+_BLOCK = 1 << 16
+
+
+def _beginning(
+    text: io.TextIOBase, source: str, beginnings: tuple[str, ...]
+) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines after the header with one of these beginnings.
+
+    Blocks of characters without any are not split into lines.
+    """
+    number = 2
+    while True:
+        with row_of(source, number):
+            block = text.read(_BLOCK)
+            block += text.readline(MAX_LINE)
+        if not block:
+            return
+        if any(f"\n{beginning}" in f"\n{block}" for beginning in beginnings):
+            for line, content in lines_of(io.StringIO(block, newline=""), source):
+                if content.startswith(beginnings):
+                    yield number + line - 1, content
+        number += block.count("\n")
 
 
 def package_data() -> Path:

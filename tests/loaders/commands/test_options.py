@@ -3,7 +3,8 @@ import re
 import pytest
 import typer
 
-from loaders.cli import load_app, replay_app
+from loaders.cli import load_app
+from loaders.commands.replay import app as replay_app
 from tests.loaders.test_cli import run
 
 PROGRAMS = {"load": load_app, "replay": replay_app}
