@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, 
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from annotations.clock import Clock, ManualClock, SystemClock
@@ -13,7 +14,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.construct import construct
 from tpf_client.fragments.async_fetcher import AsyncFetcher, Http, http_of
 from tpf_client.fragments.destinations import Destinations, with_credentials
-from tpf_client.fragments.fetcher import Statistics
+from tpf_client.fragments.fetcher import Statistics, with_files
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.driver import Ask, Driver, Steps, Waking, in_turn, send
 from tpf_client.queries import (
@@ -214,7 +215,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        *urls: str,
+        *urls: str | Path,
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
         session: "requests.Session | None" = None,
@@ -228,11 +229,11 @@ class AsyncClient:
         strict: bool = False,
         http: Http | None = None,
     ) -> None:
-        self.urls = urls
         self.clock = clock or SystemClock()
+        self.urls, files = with_files(urls, self.clock, vocabulary)
         limits = limits or Limits()
         credentials = with_credentials(headers, auth)
-        destinations = Destinations(urls, allowed_origins, credentials)
+        destinations = Destinations(self.urls, allowed_origins, credentials)
         self.fetcher = AsyncFetcher(
             http or http_of(self.clock, limits, destinations, session),
             clock=self.clock,
@@ -241,8 +242,9 @@ class AsyncClient:
             limits=limits,
             destinations=destinations,
             vocabulary=vocabulary,
+            files=files,
         )
-        self._queries = Queries(self.fetcher, urls, vocabulary, services, strict=strict)
+        self._queries = Queries(self.fetcher, self.urls, vocabulary, services, strict=strict)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
 """The client: SPARQL over fragments, once or continuously."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -13,8 +13,8 @@ from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
 from tpf_client.errors import ClosedError, check_argument
-from tpf_client.fragments.destinations import Destinations, is_file, with_credentials
-from tpf_client.fragments.fetcher import Statistics
+from tpf_client.fragments.destinations import Destinations, with_credentials
+from tpf_client.fragments.fetcher import Statistics, with_files
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.budget import Budget
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import rdflib
     import requests
 
-    from tpf_client.fragments.file_fetcher import FileFetcher
     from tpf_client.stream import Stream
     from tpf_client.streaming.change_signal import ChangeSignals
     from tpf_client.streaming.scheduler import Scheduler
@@ -87,28 +86,21 @@ class Client:
             if value is not None and not hasattr(value, method):
                 raise TypeError(f"{name}: a {name}, not {type(value).__name__}")
         self.clock = clock or SystemClock()
-        self.fetcher: ThreadedFetcher | FileFetcher
-        named = tuple([str(url) if isinstance(url, Path) else url for url in urls])
-        files = [url for url in named if isinstance(url, str) and is_file(url)]
-        if files and len(files) == len(named):
-            self.fetcher = _reading(files, self.clock, limits, vocabulary)
-            named = self.fetcher.urls
-        else:
-            if files:
-                raise ValueError(f"{files[0]} is a file: serve it, to query it together with URLs")
-            self.fetcher = ThreadedFetcher(
-                clock=self.clock,
-                session=session,
-                parallelism=parallelism,
-                cache_bytes=cache_bytes,
-                limits=limits,
-                destinations=Destinations(named, allowed_origins, with_credentials(headers, auth)),
-                vocabulary=vocabulary,
-            )
+        named, files = with_files(urls, self.clock, vocabulary)
+        self.fetcher = ThreadedFetcher(
+            clock=self.clock,
+            session=session,
+            parallelism=parallelism,
+            cache_bytes=cache_bytes,
+            limits=limits,
+            destinations=Destinations(named, allowed_origins, with_credentials(headers, auth)),
+            vocabulary=vocabulary,
+            files=files,
+        )
         self.urls = named
         self._queries = Queries(self.fetcher, named, vocabulary, services, strict=strict)
         self._signals: ChangeSignals | None = None
-        if signal and isinstance(self.fetcher, ThreadedFetcher):
+        if signal:
             self._signals = _signals_of(self.fetcher)
         self._scheduler: Scheduler | None = None
         self._making = threading.Lock()
@@ -335,14 +327,6 @@ class Client:
         streamer = self._queries.streamer(query, settings, budgets, self._signals)
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)
-
-
-def _reading(
-    files: Sequence[str], clock: Clock, limits: Limits | None, vocabulary: Vocabulary
-) -> "FileFetcher":
-    from tpf_client.fragments.file_fetcher import FileFetcher
-
-    return FileFetcher(files, clock=clock, limits=limits, vocabulary=vocabulary)
 
 
 def _signals_of(fetcher: ThreadedFetcher) -> "ChangeSignals":

@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypedDict
 
 from annotations.clock import ManualClock
 from annotations.instants import utc
@@ -29,7 +29,7 @@ from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import Source
 from tpf_client.planner.union import UnionSource
 from tpf_client.solutions import bound_terms
-from tpf_client.sparql.algebra import Query, QueryForm, Row
+from tpf_client.sparql.algebra import Pattern, Query, QueryForm, Row
 from tpf_client.sparql.parser import parse_query
 
 if TYPE_CHECKING:
@@ -90,6 +90,11 @@ class Answer:
     def _surprised(self) -> bool:
         self._outdated = self._outdated or not self._handed_out
         return self._outdated
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The rewritten pattern that is evaluated."""
+        return self._output.pattern
 
     def close(self) -> None:
         self.driver.close()
@@ -227,10 +232,12 @@ class ReadingEstimate:
     Args:
         facts: about how many; ``None``: a page states no count.
         labelled: some of them are labelled, or the pattern of some is empty in labelled data.
+        plan: how it would be read, in the form of `Stream.plan`.
     """
 
     facts: int | None
     labelled: bool
+    plan: Mapping[str, Any]
 
 
 def _read_by(plan: Sequence[Step]) -> int | None:
@@ -421,18 +428,24 @@ class Queries:
         Raises:
             SourceError: a fragment could not be fetched.
         """
+        from tpf_client.planner.explain import expected_json
         from tpf_client.streaming.detection import detect_all
 
         task = detect_all(self._fetcher, self._urls, self._vocabulary)
         detected = yield from driver.run(task)
         plan: list[Step] = []
-        yield from self._attempt(query, driver, QueryOptions(plan=plan))
+        answer = yield from self._attempt(query, driver, QueryOptions(plan=plan))
         driver.restart()
         estimates = [step.estimate for step in plan]
         labelled = detected.how in ("labels", "rewriting") and (
             not plan or any(each.dynamic != 0 or not each.count for each in estimates)
         )
-        return ReadingEstimate(_read_by(plan), labelled)
+        datasets = [
+            {"url": part.source.url, "labels": part.labelling}
+            for part in detected.parts or (detected,)
+        ]
+        expected = expected_json(plan, answer.pattern, labelled=detected.how == "labels")
+        return ReadingEstimate(_read_by(plan), labelled, {"datasets": datasets} | expected)
 
     def streamer(
         self,

@@ -28,17 +28,11 @@ if TYPE_CHECKING:
 
 # What of a continuous query is static, what is dynamic, and why, as text and as JSON.
 
-_HOW = {
-    "labels": "labels travel with the pages",
-    "freshness": "the server's answers change, without labels: HTTP tells for how long they hold",
-    "static": "nothing is labelled: the answer cannot change",
-}
-
 
 def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[Step]) -> str:
     """Describe each dataset's labelling, and each step's changes, after an evaluation."""
     parts = detected.parts or (detected,)
-    lines = [f"{part.source.url}: {_labelling(part)}" for part in parts]
+    lines = [f"{part.source.url}: {part.labelling}" for part in parts]
     for number, step in enumerate(plan, 1):
         lines.append(f"{number}. {explain_plan([step]).removeprefix('1. ')}")
         kind, why = _change(step, evaluation)
@@ -59,16 +53,9 @@ def stream_json(
     for step in plan:
         kind, why = _change(step, evaluation)
         steps.append(step_json(step, began) | {"change": kind, "why": why})
-    datasets = [{"url": part.source.url, "labels": _labelling(part)} for part in parts]
+    datasets = [{"url": part.source.url, "labels": part.labelling} for part in parts]
     tree = [] if pattern is None else plan_tree(pattern, plan)
     return {"datasets": datasets, "steps": steps, "tree": tree}
-
-
-def _labelling(part: Detected) -> str:
-    if part.how != "rewriting":
-        return _HOW[part.how]
-    ways = [f"{each.method.name} with {each.labelling} labels" for each in part.annotations]
-    return f"patterns are rewritten: {', '.join(ways)}"
 
 
 def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:

@@ -40,15 +40,15 @@ Those of ``once``: ``rows`` as they come (``vars``, ``added``, ``valid``, ``plac
 ``work``, then ``done`` (``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``,
 or ``failed`` (``error``). Triples of CONSTRUCT and DESCRIBE are rows of ``subject``, ``predicate``
 and ``object``. The other modes tell one event: ``words`` with ``predicates`` and ``classes`` (IRIs,
-most frequent first), ``estimate`` with ``facts`` (or null) and ``labelled``, ``checked``, or
-``refused`` or ``failed``.
+most frequent first), ``estimate`` with ``facts`` (or null), ``labelled`` and ``plan``, ``checked``,
+or ``refused`` or ``failed``.
 """
 
 import asyncio
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -232,7 +232,7 @@ class _Query:
 
     async def _estimate(self) -> None:
         estimate = await self._client.estimate(self._message.query)
-        self._tell("estimate", {"facts": estimate.facts, "labelled": estimate.labelled})
+        self._tell("estimate", asdict(estimate))
 
     async def _check(self) -> None:
         self._client.query(self._message.query)

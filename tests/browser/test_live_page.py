@@ -481,6 +481,14 @@ def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) ->
     optional = f"PREFIX : <{EX}> SELECT * {{ ?train :delay ?d OPTIONAL {{ ?train :platform ?p }} }}"
     watch(browser, endpoint.url, optional, "&view=plan")
     until(lambda: browser.evaluate(operators) == "SELECT,OPTIONAL", "no tree")
+    # What is asked once has what was expected, both where that was looked for first and not.
+    names = f"PREFIX : <{EX}> SELECT * {{ ?train :name ?name }} LIMIT 9"
+    watch(browser, endpoint.url, names, "&view=plan")
+    until(lambda: browser.evaluate(operators) == "LIMIT 9,SELECT", "no tree")
+    assert f"expected {TRAINS + 1} matches" in browser.evaluate(f"{tree}.innerText")
+    browser.evaluate("document.getElementById('once').click()")
+    until(lambda: state(browser) == "answered once", "no answer")
+    until(lambda: "As expected before" in browser.evaluate(f"{tree}.innerText"), "no plan")
 
 
 def test_a_mistake_is_marked_where_it_is_while_one_types(
@@ -635,16 +643,25 @@ def test_one_is_told_when_a_row_meets_a_condition(
     assert "&alert=%3Fdelay+%3E+600" in browser.evaluate("location.hash")
     hidden = "document.getElementById('alarm').hidden"
     assert browser.evaluate(hidden)
+    browser.evaluate(
+        """window.sent = []; window.Notification = class {
+          static permission = 'granted';
+          constructor(title, { body }) { sent.push(`${title}: ${body}`); }
+        }"""
+    )
     delay(server, 8, "601", FOREVER)
     until(lambda: not browser.evaluate(hidden), "it is not told")
     told = browser.evaluate("document.querySelector('#alarm p').textContent")
     assert told == "?delay > 600\n…/train/8 · 601"
+    # Outside the page, too, where the browser may.
+    (sent,) = json.loads(browser.evaluate("JSON.stringify(sent)"))
+    assert sent.endswith(f": {told}")
     assert browser.evaluate("document.title").startswith("(!)")
     # A row that goes on to meet it is no news.
     browser.evaluate("document.querySelector('#alarm button').click()")
     delay(server, 8, "602", FOREVER)
     until(lambda: cells(browser)[0][1] == "602", "it does not change")
-    assert browser.evaluate(hidden)
+    assert browser.evaluate(f"{hidden} && sent.length === 1")
 
 
 def test_what_is_large_is_watched_by_who_wants_it_and_nothing_says_why(

@@ -132,6 +132,31 @@ class LiveModel:
             and matches(life.fact, pattern)
         ]
 
+    def history(
+        self, pattern: FactPattern, instant: datetime, sequence: int, since: int = 0
+    ) -> list[Fact]:
+        """Return the matching facts with when they held, if they began by then.
+
+        `since`: only those that were added by this batch or a later one.
+        """
+        results = []
+        for life in self.lives:
+            label = life.fact.label
+            assert label is not None
+            if not since <= life.added <= sequence or not matches(life.fact, pattern):
+                continue
+            gone = life.removed is not None and life.removed <= sequence
+            start, end = label.start, label.end
+            if start is None:
+                start = self.published[life.added - 1]
+                if gone:
+                    end = min(end, self.published[(life.removed or 0) - 1])
+            elif gone:
+                continue
+            if start <= instant and start < end:
+                results.append(Fact(life.fact.quad, Interval(start, end)))
+        return results
+
     def facts(self, pattern: FactPattern, instant: datetime, sequence: int) -> list[Fact]:
         return [fact for fact in self.existing(pattern, sequence) if fact.valid_at(instant)]
 

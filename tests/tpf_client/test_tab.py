@@ -208,7 +208,12 @@ def test_what_a_query_reads_is_estimated_by_a_few_requests(tmp_path: Path) -> No
         url, server = shelf.add(things, page_size=10)
         _publish(server, 1, 60)
         ends = {(each["id"], each["event"]): each["data"] for each in asyncio.run(estimated(url))}
+    plan = ends["all", "estimate"].pop("plan")
     assert ends["all", "estimate"] == {"facts": 1000, "labelled": False}
+    assert [line["operator"] for line in plan["tree"]] == ["SELECT", "match"]
+    (step,) = plan["steps"]
+    assert (step["expected"]["matches"], step["change"]) == (1000, "static")
+    assert ends["labelled", "estimate"]["plan"]["steps"][0]["change"] == "dynamic"
     assert ends["labelled", "estimate"]["labelled"] is True
     assert ends["labelled", "estimate"]["facts"] <= 1001
     assert ends["keys", "estimate"]["facts"] <= 20

@@ -5,9 +5,10 @@ With ``Accept: text/event-stream`` the answer is kept up to date.
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TypeAlias
@@ -27,6 +28,7 @@ from tpf_client.errors import (
     LimitError,
     QueryError,
     QuerySyntaxError,
+    SourceError,
 )
 from tpf_client.live_answers import FollowedBody, LiveAnswers, StreamedBody, Wish, begun, work_of
 from tpf_client.map_tiles import MapTiles
@@ -105,7 +107,10 @@ class VocabularyCache:
         self._body = b""
 
     def body(self) -> bytes:
-        """Return ``predicates`` and ``classes``, IRIs, most frequent first.
+        """Return ``predicates`` and ``classes``, most frequent first.
+
+        They are pairs of IRI and count where the servers of all datasets count them (those of this
+        project do), else IRIs in a sample.
 
         Raises:
             ClientError: they could not be read.
@@ -113,12 +118,29 @@ class VocabularyCache:
         with self._lock:
             now = self._client.clock.now()
             if now >= self._until:
-                with self._budgets() as budget:
-                    words = self._client.words(budget)
-                vocabulary = {"predicates": words.predicates, "classes": words.classes}
+                vocabulary = self._counted() or self._sampled()
                 self._body = json.dumps(vocabulary, ensure_ascii=False).encode()
                 self._until = shifted(now, KEPT)
             return self._body
+
+    def _counted(self) -> dict[str, list[tuple[str, int]]] | None:
+        """Return the words with their counts; ``None``: a server does not tell them."""
+        counts = {"predicates": Counter[str](), "classes": Counter[str]()}
+        for url in self._client.urls:
+            site, _, name = url.rpartition("/")
+            try:
+                address = f"{site}/query/words.json?dataset={name}"
+                told = json.loads(self._client.fetcher.document(address))
+                for kind, counter in counts.items():
+                    counter.update({str(iri): int(count) for iri, count in told[kind]})
+            except (SourceError, ValueError, TypeError, KeyError):
+                return None
+        return {kind: counter.most_common() for kind, counter in counts.items()}
+
+    def _sampled(self) -> dict[str, tuple[str, ...]]:
+        with self._budgets() as budget:
+            words = self._client.words(budget)
+        return {"predicates": words.predicates, "classes": words.classes}
 
 
 StartResponse: TypeAlias = Callable[[str, Headers], object]
@@ -303,8 +325,7 @@ class SparqlEndpoint:
                 return "application/json", b"{}"
             with self._budget() as budget:
                 estimate = self._client.estimate(text, budget)
-            told = {"facts": estimate.facts, "labelled": estimate.labelled}
-            return "application/json", json.dumps(told).encode()
+            return "application/json", json.dumps(asdict(estimate)).encode()
         accept = environ.get("HTTP_ACCEPT", "*/*")
         if asks_nothing(environ):
             media_type = negotiated(accept, GRAPH_TYPES, {})

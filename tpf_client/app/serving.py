@@ -24,7 +24,7 @@ from tpf_client.app.page_command import (
     offers,
 )
 from tpf_client.client import Client
-from tpf_client.fragments.destinations import not_a_url
+from tpf_client.fragments.destinations import is_file, not_a_url
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import MAX_BODY, WsgiEnvironment
 
@@ -233,7 +233,7 @@ def serve(
 ) -> None:
     """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments; a page for it at /."""
     for url in urls:
-        if wrong := not_a_url(url):
+        if not is_file(url) and (wrong := not_a_url(url)):
             raise typer.BadParameter(wrong, param_hint="URL")
     examples, tiles = offers(example, map_tiles, map_attribution)
     try:

@@ -22,6 +22,8 @@ from tpf_client.fragments.responses import Attempts, Fields, Limits, Response
 if TYPE_CHECKING:
     import requests
 
+    from tpf_client.fragments.files import Files
+
 
 class Http(Protocol):
     """Sends requests for an event loop."""
@@ -144,6 +146,7 @@ class AsyncFetcher(Fetcher):
         limits: Limits | None = None,
         destinations: Destinations | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        files: "Files | None" = None,
     ) -> None:
         super().__init__(
             clock=clock,
@@ -152,6 +155,7 @@ class AsyncFetcher(Fetcher):
             limits=limits,
             destinations=destinations,
             vocabulary=vocabulary,
+            files=files,
         )
         self._http = http
         self._attempts = Attempts(clock, self.limits)

@@ -1,11 +1,12 @@
 """Pages over HTTP: merged and cached by freshness, whoever sends the requests."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from cachetools import LRUCache
 
@@ -13,7 +14,7 @@ from annotations.clock import Clock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClosedError, PageError, ParseError, check_argument
-from tpf_client.fragments.destinations import Destinations, Origin, origin
+from tpf_client.fragments.destinations import Destinations, Origin, is_file, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import (
@@ -26,6 +27,9 @@ from tpf_client.fragments.freshness import (
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.responses import Limits, Response
+
+if TYPE_CHECKING:
+    from tpf_client.fragments.files import Files
 
 # Pages kept for reuse, bounded in bytes.
 
@@ -225,10 +229,29 @@ class InFlight:
         )
 
 
+def with_files(
+    urls: Iterable[str | Path], clock: Clock, vocabulary: Vocabulary
+) -> "tuple[tuple[str, ...], Files | None]":
+    """Return the URLs of datasets, of which some may be RDF files, and these files.
+
+    Raises:
+        ClientError: a file is malformed, or its name does not tell a format of RDF.
+        OSError: it cannot be read.
+    """
+    named = [str(url) if isinstance(url, Path) else url for url in urls]
+    paths = [url for url in named if isinstance(url, str) and is_file(url)]
+    if not paths:
+        return tuple(named), None
+    from tpf_client.fragments.files import Files
+
+    files = Files(paths, clock, vocabulary)
+    return tuple([files.urls.get(url, url) for url in named]), files
+
+
 class Fetcher:
     """Fetch pages, by requests that a subclass sends. Thread-safe; one per client.
 
-    `parallelism` is per host; `cache_bytes` is the memory for pages.
+    `parallelism` is per host; `cache_bytes` is the memory for pages; `files` are datasets, too.
     """
 
     def __init__(
@@ -240,6 +263,7 @@ class Fetcher:
         limits: Limits | None = None,
         destinations: Destinations | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        files: "Files | None" = None,
     ) -> None:
         for name, value in (("parallelism", parallelism), ("cache_bytes", cache_bytes)):
             check_argument(name, value, int)
@@ -249,6 +273,7 @@ class Fetcher:
         self.parallelism = parallelism
         self.statistics = Statistics()
         self.clock = clock
+        self._files = files
         self.destinations = destinations or Destinations()
         limits = self.limits = limits or Limits()
         self._reader = PageReader(vocabulary, _GROWTH * limits.max_page_bytes)
@@ -302,6 +327,14 @@ class Fetcher:
         raise NotImplementedError
 
     def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
+        if self._closed:
+            return None
+        if (
+            self._files is not None
+            and (page := self._files.page(request.url, request.at)) is not None
+        ):
+            self._count(work, requests=1)
+            return page
         page = self._cache.get(request.url)
         if page is None:
             return None

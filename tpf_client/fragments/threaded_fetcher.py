@@ -17,6 +17,8 @@ from tpf_client.fragments.responses import Limits
 if TYPE_CHECKING:
     import requests
 
+    from tpf_client.fragments.files import Files
+
 
 class ThreadedFetcher(Fetcher):
     """Fetch pages in threads; for other arguments see `Fetcher`.
@@ -35,6 +37,7 @@ class ThreadedFetcher(Fetcher):
         limits: Limits | None = None,
         destinations: Destinations | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        files: "Files | None" = None,
     ) -> None:
         super().__init__(
             clock=clock,
@@ -43,6 +46,7 @@ class ThreadedFetcher(Fetcher):
             limits=limits,
             destinations=destinations,
             vocabulary=vocabulary,
+            files=files,
         )
         # Who only names the client need not load the library.
         from tpf_client.fragments.transport import Transport
@@ -66,6 +70,15 @@ class ThreadedFetcher(Fetcher):
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+    def document(self, url: str) -> bytes:
+        """Return what a server has at a URL beside its fragments.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        self._count(None, requests=1)
+        return self._transport.get(url, {}).body
 
     def events(
         self, url: str, last: str | None, seconds: float, over: threading.Event, most: int

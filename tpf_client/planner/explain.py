@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from annotations.instants import LAST
 from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.leaves import Step
 from tpf_client.sparql import algebra
@@ -210,6 +211,31 @@ def _line(step: Step) -> str:
     if step.output is not None:
         line += f", {step.output.rows} rows"
     return line
+
+
+def expected_json(
+    steps: Sequence[Step], pattern: Pattern | None, *, labelled: bool
+) -> dict[str, Any]:
+    """Return a plan that was made and not followed as a JSON object; see `Stream.plan`.
+
+    `labelled`: the data state their labels, so that what has none is static.
+    """
+    kinds = [
+        "dynamic"
+        if step.estimate.dynamic
+        else "static"
+        if labelled and step.estimate.count
+        else None
+        for step in steps
+    ]
+    return {
+        "steps": [
+            step_json(step, LAST) | {"change": kind, "why": ""}
+            for step, kind in zip(steps, kinds, strict=True)
+        ],
+        "tree": [] if pattern is None else plan_tree(pattern, steps),
+        "seconds": None,
+    }
 
 
 def step_json(step: Step, began: datetime) -> dict[str, Any]:

@@ -466,6 +466,13 @@ _GRAPHS = 5
 """How many labelled nodes are tried as names of graphs."""
 
 
+_HOW = {
+    "labels": "labels travel with the pages",
+    "freshness": "the server's answers change, without labels: HTTP tells for how long they hold",
+    "static": "nothing is labelled: the answer cannot change",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Detected:
     """The labelling of a dataset.
@@ -490,6 +497,14 @@ class Detected:
     changes: datetime | None = None
     signals: tuple[str, ...] = ()
     fresh_until: datetime | None = None
+
+    @property
+    def labelling(self) -> str:
+        """Describe it in words."""
+        if self.how != "rewriting":
+            return _HOW[self.how]
+        ways = [f"{each.method.name} with {each.labelling} labels" for each in self.annotations]
+        return f"patterns are rewritten: {', '.join(ways)}"
 
     def extended(self, other: "Detected") -> "Detected":
         """Add annotations detected later; none is removed."""

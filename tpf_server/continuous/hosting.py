@@ -495,7 +495,7 @@ def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]
             events = [f"id: {number}\ndata: {text}\n\n" for number, text in portion]
             yield "".join(events) or ": still here\n\n"
     except ContinuousError as error:
-        yield f"event: error\ndata: {_ending(error)}\n\n"
+        yield f"event: error\ndata: {ending(error)}\n\n"
 
 
 def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
@@ -505,10 +505,11 @@ def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
             lines = [f'{{"id": {number}, {text[1:]}\n' for number, text in portion]
             yield "".join(lines) or "\n"
     except ContinuousError as error:
-        yield _ending(error) + "\n"
+        yield ending(error) + "\n"
 
 
-def _ending(error: ContinuousError) -> str:
+def ending(error: ContinuousError) -> str:
+    """Write why no more emissions come."""
     return json.dumps({"error": str(error), "status": error.status})
 
 
@@ -527,8 +528,7 @@ def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes
 
     with pa.ipc.new_stream(written, hosted.columns.schema) as writer:
         try:
-            read = partial(hosted.log.emissions, decode=hosted.decode)
-            for portion in _portions(hosted, after, read, follow=follow):
+            for portion in emissions_of(hosted, after, follow=follow):
                 numbers = [number for number, _ in portion]
                 writer.write_batch(hosted.columns.batch([each for _, each in portion], numbers))
                 yield bytes_written()
@@ -536,6 +536,14 @@ def as_arrow(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[bytes
             empty = hosted.columns.batch([], [])
             writer.write_batch(empty, custom_metadata={"error": str(error)})
     yield bytes_written()
+
+
+def emissions_of(
+    hosted: HostedQuery, after: int, *, follow: bool
+) -> Iterator[Sequence[tuple[int, Emission]]]:
+    """Return numbered emissions as they come; an empty portion after a time of silence."""
+    read = partial(hosted.log.emissions, decode=hosted.decode)
+    return _portions(hosted, after, read, follow=follow)
 
 
 def _texts(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[Sequence[tuple[int, str]]]:

@@ -23,6 +23,16 @@ from tpf_server.continuous.engine.elements.elements import (
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.records.record_bodies import read_records
 from tpf_server.continuous.hosting import ARROW, NDJSON, as_arrow, as_events, as_lines
+from tpf_server.continuous.rdf_messages import (
+    LOG,
+    LOG_TYPE,
+    NDJSON_LD,
+    as_documents,
+    as_log,
+    as_message_events,
+    is_log,
+    read_messages,
+)
 from tpf_server.continuous.service import ContinuousService, Pushed
 from tpf_server.errors import (
     BusyError,
@@ -99,6 +109,8 @@ _WRITERS: Final[dict[str, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
     ARROW: as_arrow,
 }
 """What writes results, by media types; the first one where nobody says."""
+_MESSAGES: Final[dict[str, Callable[..., Iterator[str]]]] = {LOG: as_log, NDJSON_LD: as_documents}
+"""What writes triples as RDF Messages."""
 _OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})
 
 
@@ -271,9 +283,11 @@ class _Views:
 
     def _elements(self, body: bytes) -> Pushed:
         media_type = request.mimetype
+        stamp = request.args.get("timestamp")
+        at = self._service.now if stamp is None else instant(stamp)
+        if is_log(media_type, request.mimetype_params.get("version", ""), body):
+            return list(read_messages(_text(body), media_type, at))
         if media_type in RDF_TYPES:
-            stamp = request.args.get("timestamp")
-            at = self._service.now if stamp is None else instant(stamp)
             return list(read_rdf(body, RDF_TYPES[media_type], at))
         if media_type == ARROW:
             return read_records(body, self._bodies.limit, self._service.name)
@@ -282,7 +296,7 @@ class _Views:
             return list(read_ndjson(text, self._service.now))
         if media_type in ("text/tab-separated-values", "text/plain"):
             return list(elements_of(text.split("\n"), self._service.now))
-        types = ", ".join((NDJSON, "text/tab-separated-values", ARROW, *RDF_TYPES))
+        types = ", ".join((NDJSON, "text/tab-separated-values", ARROW, *RDF_TYPES, NDJSON_LD))
         raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {types}")
 
     # ---------------------------------------------------------------------------- queries
@@ -353,11 +367,18 @@ class _Views:
             after = int(last)
             hosted.log.check(after)
         follow = request.args.get("follow", "true") != "false"
+        messages = request.args.get("messages", "false") != "false"
+        writers = {**_WRITERS, **(_MESSAGES if hosted.variables is None else {})}
+        if messages:
+            writers = {EVENTS: as_message_events, **_MESSAGES}
+            if hosted.variables is not None:
+                raise RequestError("messages: only triples (CONSTRUCT, DESCRIBE) are RDF Messages")
         accepted: str | None = EVENTS
         if "Accept" in request.headers:
-            accepted = request.accept_mimetypes.best_match([*_WRITERS])
+            accepted = request.accept_mimetypes.best_match([*writers])
         if accepted is None:
-            raise NotAcceptableError(f"results come as {', '.join(_WRITERS)}")
+            raise NotAcceptableError(f"results come as {', '.join(writers)}")
+        write = writers[accepted]
         slots = self._service.slots
         address = client_of(request.environ, self._settings)
         if follow and not slots.take(address):
@@ -366,8 +387,8 @@ class _Views:
                 "address; "
                 "try again, or ask from time to time with ?follow=false"
             )
-        chunks = _WRITERS[accepted](hosted, after, follow=follow)
-        response = Response(chunks, content_type=accepted)
+        chunks = write(hosted, after, follow=follow)
+        response = Response(chunks, content_type=LOG_TYPE if accepted == LOG else accepted)
         if follow:
             response.call_on_close(lambda: slots.leave(address))
         response.headers["Cache-Control"] = "no-store"

@@ -56,6 +56,9 @@ TEMPORAL_TERMS: Final = (
     _VocabularyTerm("dynamicTriples", "How many of the matches carry a label.", _NUMBER),
     _VocabularyTerm("annotationMethod", "How labelled facts are shown.", XSD + "string"),
     _VocabularyTerm("labelling", "A kind of label that matches carry.", XSD + "string"),
+    _VocabularyTerm(
+        "updatesPerHour", "How many labelled facts were published in the last hour.", _NUMBER
+    ),
     _VocabularyTerm("earliestExpiration", "When the first label of a match ends.", _INSTANT),
     _VocabularyTerm("nextChange", "When the first label of a match ends or begins.", _INSTANT),
     _VocabularyTerm("evaluatedAt", "The instant that the page shows.", _INSTANT),

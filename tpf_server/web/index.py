@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 from flask import Blueprint, Response, request
 
 from annotations.instants import instant_term
+from annotations.labels import Labelling
 from annotations.methods.base import FactPattern
 from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
 from annotations.terms import Term, Triple, is_iri, literal
@@ -45,6 +46,15 @@ from tpf_server.web.site import Site
 _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 
 
+class _LivePart(NamedTuple):
+    """The facts of a live predicate: all of them, the labelled ones, and those of the last hour."""
+
+    predicate: Term
+    facts: int
+    live: int
+    updates: int
+
+
 class _CatalogEntry(NamedTuple):
     """A dataset in the catalogue; no `live` count: it takes none; not `modified`: it is empty."""
 
@@ -54,6 +64,8 @@ class _CatalogEntry(NamedTuple):
     live: int | None
     modified: datetime | None
     updates: Sequence[int] = ()
+    parts: Sequence[_LivePart] = ()
+    labellings: Sequence[str] = ()
 
 
 def catalog(base: str, settings: Settings, entries: list[_CatalogEntry]) -> Iterator[Triple]:
@@ -90,6 +102,7 @@ def _dataset(entry: _CatalogEntry) -> Iterator[Triple]:
         yield Triple(iri, _dct("modified"), instant_term(entry.modified))
     yield Triple(iri, Term(f"<{VOID}triples>"), integer(entry.static + (entry.live or 0)))
     yield Triple(iri, Term(f"<{VOID}subset>"), Term(f"<{endpoint.url}>"))
+    yield from _live_parts(entry)
     yield Triple(iri, _dcat("landingPage"), Term(f"<{endpoint.url}>"))
     if endpoint.ldes_url:
         stream = Term(f"<{endpoint.ldes_url}#stream>")
@@ -106,6 +119,27 @@ def _dataset(entry: _CatalogEntry) -> Iterator[Triple]:
         yield Triple(distribution, _dcat("mediaType"), Term(f"<{_MEDIA_TYPES}{media_type}>"))
         if endpoint.license is not None:
             yield Triple(distribution, _dct("license"), endpoint.license)
+
+
+def _live_parts(entry: _CatalogEntry) -> Iterator[Triple]:
+    """Describe what of a dataset is live: predicates, kinds of labels, how often facts change."""
+    endpoint, tmp = entry.endpoint, entry.endpoint.vocabulary
+    if entry.live is None:
+        return
+    yield Triple(endpoint.iri, tmp["dynamicTriples"], integer(entry.live))
+    yield Triple(endpoint.iri, tmp["updatesPerHour"], integer(sum(entry.updates)))
+    yield Triple(endpoint.iri, tmp["annotationMethod"], literal(endpoint.method.name))
+    for labelling in entry.labellings:
+        yield Triple(endpoint.iri, tmp["labelling"], literal(labelling))
+    if endpoint.changes_url:
+        yield Triple(endpoint.iri, tmp["changes"], Term(f"<{endpoint.changes_url}>"))
+    for each in entry.parts:
+        part = Term(f"<{endpoint.url}?predicate={quote(each.predicate[1:-1], safe='')}>")
+        yield Triple(endpoint.iri, Term(f"<{VOID}propertyPartition>"), part)
+        yield Triple(part, Term(f"<{VOID}property>"), each.predicate)
+        yield Triple(part, Term(f"<{VOID}triples>"), integer(each.facts))
+        yield Triple(part, tmp["dynamicTriples"], integer(each.live))
+        yield Triple(part, tmp["updatesPerHour"], integer(each.updates))
 
 
 def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
@@ -152,8 +186,15 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
         static, live = dataset.static, dataset.live
         snapshot = None if live is None else live.snapshot(now)
         instants = [None if static is None else static.modified]
+        parts, labellings = list[_LivePart](), list[str]()
         if live is not None and snapshot is not None:
             instants.append(live.modified(snapshot))
+            for predicate, count, updates in live.predicates(snapshot):
+                alike = EVERYTHING._replace(predicate=predicate)
+                still = 0 if static is None else static.count(alike)
+                parts.append(_LivePart(predicate, still + count, count, updates))
+            kinds: tuple[Labelling, ...] = ("expiration", "interval")
+            labellings += [k for k in kinds if live.count(FactPattern(labelling=k), snapshot)]
         yield _CatalogEntry(
             endpoints[name],
             [endpoints[f"{name}/{view}"] for view in dataset.views],
@@ -161,6 +202,8 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
             None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
             max((min(each, now) for each in instants if each is not None), default=None),
             () if live is None else live.updates(now),
+            parts,
+            labellings,
         )
 
 

@@ -13,14 +13,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
 from flask import Blueprint, Flask, Response, g, request
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
 from annotations.methods.base import FactPattern
@@ -31,6 +32,7 @@ from tpf_server.workers import MULTIPROCESS_VARIABLE
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 _MOST_NOTED: Final = 256
+_MINUTE: Final = 60.0
 _LONGEST: Final = 2.0
 """After so many seconds nobody else seems to add up: twice as many as there are between two times
 of who does."""
@@ -82,7 +84,18 @@ class Metrics:
         self._seconds = Histogram(
             "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
         )
-        self._noted: list[tuple[str, str, float, str]] = []
+        self._readers = Gauge(
+            "tpf_readers",
+            "Addresses that read pages of a dataset in the last minute, summed over workers: one "
+            "that reads from two workers counts twice; all behind a proxy are one unless "
+            "trust_forwarded is set.",
+            ["dataset"],
+            multiprocess_mode="livesum",
+            registry=self._registry,
+        )
+        self._seen: dict[str, dict[str, float]] = {}
+        """When each address read a page of a dataset last, oldest first."""
+        self._noted: list[tuple[str, str, float, str, str]] = []
         self._added_up = time.monotonic()
         self._failed = False
         self._lock = threading.Lock()
@@ -93,12 +106,14 @@ class Metrics:
         target.before_request(self._start)
         target.after_request(self._count)
 
-    def count(self, method: str, status: str, seconds: float, dataset: str = "") -> None:
-        """Note one request, of a page of a dataset or of something else, for `add_up`.
+    def count(
+        self, method: str, status: str, seconds: float, dataset: str = "", reader: str = ""
+    ) -> None:
+        """Note one request, of a page of a dataset by an address, or of something else.
 
-        That is called when many are noted, or when it was not called for two seconds.
+        `add_up` is called when many are noted, or when it was not called for two seconds.
         """
-        self._noted.append((method, status, seconds, dataset))
+        self._noted.append((method, status, seconds, dataset, reader))
         if len(self._noted) >= _MOST_NOTED or time.monotonic() - self._added_up > _LONGEST:
             self.add_up()
 
@@ -109,13 +124,14 @@ class Metrics:
         """
         self._added_up = time.monotonic()
         with self._lock:
-            if not self._noted:
+            if not self._noted and not self._seen:
                 return
             # Others may note at the end meanwhile; nobody else takes away.
             noted = self._noted[:]
             del self._noted[: len(noted)]
             try:
                 self._count_all(noted)
+                self._count_readers(noted)
                 self._failed = False
             except OSError as error:
                 if not self._failed:
@@ -128,6 +144,7 @@ class Metrics:
         registry = self._registry
         if MULTIPROCESS_VARIABLE in os.environ:
             registry = CollectorRegistry()
+            _forget_dead(Path(os.environ[MULTIPROCESS_VARIABLE]))
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         state = CollectorRegistry()
         state.register(_DatasetCollector(datasets, now))
@@ -136,10 +153,24 @@ class Metrics:
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    def _count_all(self, noted: Sequence[tuple[str, str, float, str]]) -> None:
-        for _, _, seconds, _ in noted:
+    def _count_readers(self, noted: Sequence[tuple[str, str, float, str, str]]) -> None:
+        now = time.monotonic()
+        for *_, dataset, reader in noted:
+            if dataset and reader:
+                seen = self._seen.setdefault(dataset, {})
+                seen.pop(reader, None)
+                seen[reader] = now
+        for dataset, seen in list(self._seen.items()):
+            while seen and next(iter(seen.values())) < now - _MINUTE:
+                del seen[next(iter(seen))]
+            self._readers.labels(dataset).set(len(seen))
+            if not seen:
+                del self._seen[dataset]
+
+    def _count_all(self, noted: Sequence[tuple[str, str, float, str, str]]) -> None:
+        for _, _, seconds, *_ in noted:
             self._seconds.observe(seconds)
-        for dataset, count in collections.Counter([dataset for *_, dataset in noted]).items():
+        for dataset, count in collections.Counter([each[3] for each in noted]).items():
             if dataset:
                 self._pages.labels(dataset).inc(count)
         answers = collections.Counter([(method, status) for method, status, *_ in noted])
@@ -151,8 +182,19 @@ class Metrics:
 
     def _count(self, response: Response) -> Response:
         seconds = time.perf_counter() - g.started
-        self.count(request.method, str(response.status_code), seconds, g.get("dataset", ""))
+        dataset, reader = g.get("dataset", ""), g.get("reader", "")
+        self.count(request.method, str(response.status_code), seconds, dataset, reader)
         return response
+
+
+def _forget_dead(folder: Path) -> None:
+    """Let go of the readers of workers that were killed."""
+    for file in folder.glob("gauge_livesum_*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})

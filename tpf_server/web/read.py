@@ -43,6 +43,7 @@ from tpf_server.web.responses import (
     COMMON,
     PUBLIC,
     base_of,
+    client_of,
     documentation_link,
     http_date,
     http_instant,
@@ -365,6 +366,7 @@ class PageMiddleware:
             return self._rest(environ, start_response)
         start_response(status, headers)
         dataset = entry[0].dataset.settings.name
-        self._metrics.count(method, status[:3], time.perf_counter() - started, dataset)
+        reader = client_of(environ, self._site.settings)
+        self._metrics.count(method, status[:3], time.perf_counter() - started, dataset, reader)
         # A list is sent in one go; another iterable would be a task per chunk, and a thread for it.
         return [body]

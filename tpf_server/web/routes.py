@@ -281,6 +281,7 @@ class Views:
         if entry is None:
             raise NotFoundError(f"there is nothing at /{name}")
         g.dataset = entry[0].dataset.settings.name
+        g.reader = client_of(request.environ, self._site.settings)
 
         def answer() -> Response:
             return AsGiven(

@@ -12,6 +12,7 @@ from tests.support.live_server import LiveServer
 from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
 from tpf_client.app.endpoint import KEPT, SparqlEndpoint
+from tpf_client.errors import HttpError
 
 EX = "http://example.org/"
 KINDS = 4
@@ -33,8 +34,22 @@ def server(tmp_path) -> Any:
     server.close()
 
 
-def test_words_of_all_parts_of_a_dataset_are_found_by_few_requests(server: LiveServer) -> None:
+def test_words_of_a_server_that_counts_them_are_exact(server: LiveServer) -> None:
+    with Client(server.url, session=server.session(), clock=server.clock) as client:
+        told = json.loads(call(SparqlEndpoint(client), PATH_INFO="/words.json")[2])
+        assert client.statistics.requests == 1
+    assert [f"{EX}name", 1200] in told["predicates"]
+    assert told["classes"] == [[f"{EX}Kind{kind}", 1200 // KINDS] for kind in range(KINDS)]
+
+
+def test_words_of_all_parts_of_a_dataset_are_found_by_few_requests(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_there(url: str) -> bytes:
+        raise HttpError(url, 404, "")
+
     with Client(server.url, session=server.session(), clock=server.clock, cache_bytes=0) as client:
+        monkeypatch.setattr(client.fetcher, "document", not_there)  # as with servers of others
         endpoint = SparqlEndpoint(client)
         code, headers, body = call(endpoint, PATH_INFO="/words.json")
         assert (code, headers["Content-Type"]) == (200, "application/json")

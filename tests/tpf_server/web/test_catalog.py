@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from annotations.instants import format_instant
-from annotations.labels import Expiration
-from annotations.namespaces import DCAT, DCTERMS, FOAF, VOID
+from annotations.labels import Expiration, Interval
+from annotations.namespaces import DCAT, DCTERMS, DEFAULT_VOCABULARY, FOAF, LDES, TREE, VOID
 from annotations.terms import Quad
 from tests.support.served import BASE, NOON, Served, parse, quad
 from tests.tpf_server.conftest import STATIC
@@ -15,6 +15,7 @@ from tpf_server.errors import SettingsError
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import DatasetSettings
 
+EX = "http://example.org/"
 LICENSE = "http://creativecommons.org/publicdomain/zero/1.0/"
 DATASET = f"{BASE}trains#dataset"
 ABOUT = {
@@ -62,6 +63,37 @@ def test_every_dataset_is_described(tmp_path: Path, media_type: str) -> None:
         people = served.get("trains", "text/html").text
         assert f'rel="license" href="{LICENSE}"' in people
         assert "Where they are, " in people
+
+
+def test_what_is_live_is_described(tmp_path: Path) -> None:
+    settings = {"change_followers": 4}
+    with Served(tmp_path, STATIC, settings=settings, dataset={"event_stream": 3600}) as served:
+        hour = timedelta(hours=1)
+        for n in range(3):
+            served.publish((quad("t1", "delay", f'"{n}"'), Expiration(NOON + hour)))
+        served.publish((quad("t1", "track", '"4"'), Interval(NOON, NOON + hour)))
+        rows = parse(served.get("", "text/turtle").content, "text/turtle")
+        tmp = DEFAULT_VOCABULARY.temporal
+        assert sorted(objects(rows, DATASET, f"{tmp}labelling")) == ['"expiration"', '"interval"']
+        assert integers(rows, DATASET, f"{tmp}dynamicTriples") == [2]
+        assert integers(rows, DATASET, f"{tmp}updatesPerHour") == [4]
+        parts = {}
+        for part in objects(rows, DATASET, f"{VOID}propertyPartition"):
+            (predicate,) = objects(rows, part, f"{VOID}property")
+            names = (f"{VOID}triples", f"{tmp}dynamicTriples", f"{tmp}updatesPerHour")
+            parts[predicate] = [integers(rows, part, name) for name in names]
+            # It is the fragment of that predicate.
+            assert predicate in served.get(part.removeprefix(BASE), "application/n-quads").text
+        assert parts == {f"{EX}delay": [[1], [1], [3]], f"{EX}track": [[1], [1], [1]]}
+        (changes,) = objects(rows, DATASET, f"{tmp}changes")
+        (stream,) = [row.subject for row in rows if row.object == f"<{LDES}EventStream>"]
+        (view,) = objects(rows, stream.strip("<>"), f"{TREE}view")
+        assert served.get(view.removeprefix(BASE)).status_code == 200
+        assert changes == f"{BASE}trains/changes"
+
+
+def integers(rows: list[Quad], subject: str, predicate: str) -> list[int]:
+    return [int(each.split('"')[1]) for each in objects(rows, subject, predicate)]
 
 
 def test_pages_say_whose_they_are_where_it_is_set(tmp_path: Path, served: Served) -> None:

@@ -274,6 +274,28 @@ def test_a_subject_shows_the_history_of_its_facts(served: Served) -> None:
     assert "2 values since" in then
 
 
+def test_what_expires_is_drawn_from_its_publication_on(served: Served) -> None:
+    for delay in ("5", "6"):
+        label = Expiration(served.clock.now() + timedelta(minutes=3))
+        served.publish((quad("t9", "delay", literal(delay)), label))
+        served.clock.advance_to(served.clock.now() + timedelta(minutes=1))
+    text = served.get(f"trains?subject={EX}t9", "text/html").text
+    drawn = re.findall(
+        r"<rect [^>]*><title>(.*?), 2015-12-08 ([\d:]+) to 2015-12-08 ([\d:]+)<", text
+    )
+    assert drawn == [("5", "12:00:00", "12:01:00"), ("6", "12:01:00", "12:04:00")]
+    (back,) = re.findall(rf'href="({BASE}[^"]*at=[^"]*12:00:00Z)"', text)
+    assert ">5<" in served.get(html.unescape(back).removeprefix(BASE), "text/html").text
+    # When the last one was published is forgotten some time after others were.
+    for minutes, name in ((7, "t9"), (8, "t8"), (20, "t8"), (21, "t8")):
+        served.clock.advance_to(NOON + timedelta(minutes=minutes))
+        label = Expiration(NOON + timedelta(minutes=60 + minutes))
+        served.publish((quad(name, "delay", literal("7")), label))
+    text = served.get(f"trains?subject={EX}t9", "text/html").text
+    assert "<rect" not in text
+    assert ">7<" in text
+
+
 def test_an_instant_without_a_time_zone_is_utc(shared: Served) -> None:
     for text in ("2015-12-08T12:00", "2015-12-08T12:00:00", "2015-12-08T12:00:00.000"):
         page = shared.get(f"trains?at={text}", "text/html").text

@@ -123,6 +123,37 @@ def test_a_request_adds_up_where_nobody_else_does(monkeypatch: pytest.MonkeyPatc
     assert after(0.5) == 2
 
 
+def test_readers_are_addresses_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("tpf_server.web.metrics.time", clock)
+    metrics = Metrics()
+
+    def readers() -> list[tuple[str, str]]:
+        shown = metrics.show((), START).get_data(as_text=True)
+        return re.findall(r'tpf_readers{dataset="(.)"} (\d+)', shown)
+
+    for number in range(5):
+        now[0] = 1000.0 + number
+        for reader in ("10.0.0.1", f"10.0.1.{number}"):
+            metrics.count("GET", "200", 0.001, "a", reader)
+        metrics.add_up()
+    metrics.count("GET", "200", 0.001, "b", "10.0.0.1")
+    metrics.count("GET", "200", 0.001)
+    assert readers() == [("a", "6"), ("b", "1")]
+    now[0] = 1062.5
+    assert readers() == [("a", "3"), ("b", "1")]
+    now[0] = 1070.0
+    assert readers() == [("a", "0"), ("b", "0")]
+
+
+def test_readers_of_a_worker_that_was_killed_are_forgotten(tmp_path: Path) -> None:
+    read = "import os\nmetrics = Metrics()\nmetrics.count('GET', '200', 0.001, 'a', '10.0.0.{}')\n"
+    _run(f"{read.format(1)}metrics.add_up()\nos._exit(0)", tmp_path)
+    show = "import tests.support.live_server as at\nprint(metrics.show((), at.START).get_data())"
+    assert 'tpf_readers{dataset="a"} 1.0' in _run(read.format(2) + show, tmp_path).stdout
+
+
 def test_requests_are_answered_although_they_cannot_be_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

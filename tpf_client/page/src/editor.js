@@ -37,7 +37,7 @@ const CHECKED = 500; // milliseconds without a key after which a text is checked
 /** An IRI of the dataset as an option: by a prefix of the text, by a known one, or as it is. */
 function option([iri, count], type, declared) {
   const by = (prefixes) => Object.entries(prefixes).find(([, start]) => iri.startsWith(start) && NAMED.test(iri.slice(start.length)));
-  const detail = count === null ? type : `${count.toLocaleString("en")} ×`;
+  const detail = count === null ? `${type}, in a sample` : `${count.toLocaleString("en")} ×`;
   const own = by(declared);
   if (own) return { label: `${own[0]}:${iri.slice(own[1].length)}`, type, detail };
   const [name, start] = by(KNOWN) ?? [];

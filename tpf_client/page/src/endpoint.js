@@ -81,7 +81,7 @@ export class EndpointEngine {
   async words() {
     const response = await fetch("words.json");
     const told = response.ok ? await response.json() : { predicates: [], classes: [] };
-    const uncounted = (iris) => iris.map((iri) => [iri, null]);
-    return { predicates: uncounted(told.predicates), classes: uncounted(told.classes), prefixes: {} };
+    const counted = (words) => words.map((each) => (Array.isArray(each) ? each : [each, null]));
+    return { predicates: counted(told.predicates), classes: counted(told.classes), prefixes: {} };
   }
 }

@@ -138,7 +138,10 @@ function renderView() {
   else if (view === "map") renderMap(rows);
   else if (session.hosted) drawOperators(at("steps"), session.hosted, page.prefixes);
   else if (session.plan) drawPlan(at("steps"), session.plan, page.prefixes);
-  else at("steps").replaceChildren(element("p", session.mode === "idle" ? "A query that is watched has a plan." : "The plan comes with the answer.", "soft"));
+  else {
+    at("steps").replaceChildren(element("p", session.query ? "The plan comes with the answer." : "A query that was asked has a plan.", "soft"));
+    if (session.query && !session.running && !page.refused) session.foresee();
+  }
 }
 
 /** Says why there are no rows. */

@@ -35,10 +35,11 @@ export function nested(lines) {
   return root;
 }
 
-function said(step) {
+function said(step, asked) {
   const { expected, done } = step;
   const labelled = expected.labelled ? `, ${number(expected.labelled)} of them labelled` : "";
   const expects = `expected ${expected.matches === 1 ? "1 match" : `${number(expected.matches)} matches`} on ${counted(expected.pages, "page")}${labelled}`;
+  if (asked) return expects;
   const did = [];
   if (done.keys !== null) did.push(`${counted(done.keys, "key")} by ${counted(done.requests, "request")}`);
   if (done.pages !== null) did.push(counted(done.pages, "page"));
@@ -47,13 +48,13 @@ function said(step) {
   return `${expects}; ${did.join(", ")}`;
 }
 
-function drawn(step, prefixes) {
+function drawn(step, prefixes, asked) {
   const line = element("li");
   line.append(
     element("span", step.how === "scan" ? "read" : "look up", "how"), " ",
     element("code", short(step.pattern, prefixes)), " ",
     element("span", step.change ?? "unknown", `change ${step.change ?? ""}`.trim()),
-    element("div", said(step), "soft"),
+    element("div", said(step, asked), "soft"),
     element("div", step.why, "soft"),
   );
   return line;
@@ -81,8 +82,9 @@ export function drawPlan(place, plan, prefixes) {
     for (const part of steps) {
       const below = operator === "match" ? depth : depth + 1;
       // What a step gives are the keys of the step around it.
-      part.reverse().forEach((step, n) => lines.push({ depth: below + n, item: drawn(step, prefixes) }));
+      part.reverse().forEach((step, n) => lines.push({ depth: below + n, item: drawn(step, prefixes, plan.seconds === null) }));
     }
   }
-  place.replaceChildren(element("p", `The last evaluation took ${lasted(plan.seconds)}.`, "soft"), datasets, nested(lines));
+  const when = plan.seconds === null ? "As expected before anything was read; what is watched shows what was done, too." : `The last evaluation took ${lasted(plan.seconds)}.`;
+  place.replaceChildren(element("p", when, "soft"), datasets, nested(lines));
 }

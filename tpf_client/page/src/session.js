@@ -34,7 +34,7 @@ export class Session {
     this.stop();
     this.query = query;
     this.answer = new Answer();
-    this.plan = this.hosted = this.estimate = this.work = null;
+    this.plan = this.hosted = this.estimate = this.work = this.foreseen = null;
     this.least = null; // until when all holds at least
     this.answered = null; // when it was answered once
     this.dynamic = null; // whether anything is labelled
@@ -79,7 +79,7 @@ export class Session {
     if (over > BAD) return { kind: "bad", text: `out of date for ${seconds}${failed && `: ${failed}`}` };
     if (failed) return { kind: "late", text: `late: ${failed}; trying again` };
     if (over > LATE) return { kind: "late", text: `late by ${seconds}` };
-    if (over > 0) return { kind: "due", text: "looking again…" };
+    if (over > 0) return { kind: "due", text: `late by ${(over / 1000).toFixed(1)} s: looking again…` };
     return due;
   }
 
@@ -107,6 +107,7 @@ export class Session {
       // Who is away now may be back when it is watched, which is tried again.
     }
     if (number !== this.number) return;
+    this.plan = estimate?.plan ?? null;
     if (how === "auto" && estimate && !estimate.labelled) return this.once();
     if (estimate?.facts > LARGE) {
       this.stop();
@@ -264,6 +265,17 @@ export class Session {
       if (error.status) this.problem = error.message;
       this.say("bad", error.status === 400 ? "this query was refused" : error.status ? `failed (${error.status})` : `no answer: ${error.message}`);
     }
+    this.changed();
+  }
+
+  /** Gets the plan of what was asked once, where somebody looks at it. */
+  async foresee() {
+    const { query, number } = this;
+    if (this.plan || this.foreseen === query) return;
+    this.foreseen = query;
+    const estimate = await this.engine.estimate(query).catch(() => null);
+    if (number !== this.number || this.plan) return;
+    this.plan = estimate?.plan ?? null;
     this.changed();
   }
 

@@ -343,6 +343,11 @@ class FactIndex:
         for quad in self.quads(ended):
             expiring[quad.predicate] = record.published
 
+    def published(self, sequence: int) -> int | None:
+        """Return when a batch was published, in microseconds; ``None``: that is not retained."""
+        first = self.batches[0].sequence if self.batches else self.last + 1
+        return self.batches[sequence - first].published if first <= sequence <= self.last else None
+
     def expiring_since(self, predicate: Term | None) -> int | None:
         """Return when an expiring fact with this predicate (``None``: any) was last changed.
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from sortedcontainers import SortedList
 
-from annotations.instants import to_micros
-from annotations.labels import Fact
+from annotations.instants import from_micros, to_micros
+from annotations.labels import Fact, Interval
 from annotations.methods.base import FactPattern
 from tpf_server.store.live.index import NAMED, FactIndex, NumberPattern, Unwatched
 from tpf_server.store.live.log import FOREVER, NO_START, Floor, Record
@@ -556,21 +556,37 @@ class Reader:
         return view.next_change(snapshot, touched)
 
     def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
-        """Return the last versions with intervals that began by then, by slot and start."""
+        """Return the last versions that began by then with when they held, by slot and start.
+
+        An expiring one held from its publication, if that is retained; else it is left out.
+        """
         rows, numbers = self._index.rows, self._index.numbers(pattern)
-        results: list[int] = []
+        results: list[tuple[int, int, int, int]] = []
         for slot in () if numbers is None else self._index.candidates(numbers):
             if numbers is not None and self._index.matches_slot(slot, numbers):
                 end = bisect_right(rows.rows(slot), snapshot.instant, key=rows.start.__getitem__)
-                results += [
-                    row
-                    for row in rows.rows(slot)[max(0, end - most) : end]
-                    if rows.exists(row, snapshot.sequence) and rows.start[row] != NO_START
-                ]
+                for row in rows.rows(slot)[max(0, end - most) : end]:
+                    start, until = self._held(row, snapshot)
+                    if start < until and start <= snapshot.instant:
+                        results.append((slot, start, until, row))
             if len(results) >= most:
                 break
-        results.sort(key=lambda row: (rows.slot[row], rows.start[row]))
-        return self._index.facts(results[:most])
+        results = sorted(results)[:most]
+        quads = self._index.quads([row for *_, row in results])
+        spans = [Interval(from_micros(start), from_micros(end)) for _, start, end, _ in results]
+        return [Fact(quad, span) for quad, span in zip(quads, spans, strict=True)]
+
+    def _held(self, row: int, snapshot: Snapshot) -> tuple[int, int]:
+        rows, sequence = self._index.rows, snapshot.sequence
+        start, end = rows.start[row], rows.end[row]
+        if start != NO_START:
+            return (start, end) if rows.exists(row, sequence) else (FOREVER, FOREVER)
+        published = None
+        if rows.added[row] <= sequence:
+            published = self._index.published(rows.added[row])
+        if rows.removed[row] <= sequence:
+            end = min(end, self._index.published(rows.removed[row]) or NO_START)
+        return FOREVER if published is None else published, end
 
     # Many slots
 

@@ -1,5 +1,6 @@
 """RDF files as datasets, against the data themselves and pyoxigraph."""
 
+import asyncio
 import gzip
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -16,8 +17,8 @@ from annotations.methods import METHODS
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri, literal
-from tpf_client import Client, ClientError
-from tpf_client.errors import SourceError
+from tests.support.shelf import Shelf
+from tpf_client import AsyncClient, Client, ClientError
 from tpf_client.fragments.destinations import is_file
 
 EX = "http://example.org/"
@@ -115,8 +116,6 @@ def test_a_wrong_file_is_an_error(tmp_path: Path) -> None:
     other.write_text("")
     with pytest.raises(ClientError, match=r"data.txt is not called like a file of RDF: .nt,"):
         Client(str(other))
-    with pytest.raises(ValueError, match=r"data.ttl is a file: serve it"):
-        Client(str(wrong), "http://example.org/")
     assert not is_file("SELECT * { ?s ?p ?o } # " + "x" * 5_000)
     assert not is_file(str(tmp_path))
     assert not is_file("http://example.org/")
@@ -139,10 +138,22 @@ def test_a_packed_file_that_is_damaged_anywhere_is_an_error_or_the_same(tmp_path
     assert all(each.startswith("data.nt.gz: ") for each in refused)
 
 
-def test_files_ask_no_services(tmp_path: Path) -> None:
-    file = _written(tmp_path / "data.nt", [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))])
-    with Client(file) as client:
-        with pytest.raises(SourceError, match=r"^http://a.test/d: a client of files asks no"):
-            client.select("SELECT * { SERVICE <http://a.test/d> { ?s ?p ?o } }").fetchall()
-        silent = "SELECT * { ?s ?p ?o SERVICE SILENT <http://a.test/d> { ?s ?q ?r } }"
-        assert len(client.select(silent)) == 1
+def test_files_are_asked_together_with_servers_in_threads_and_event_loops(tmp_path: Path) -> None:
+    name, kind = iri(EX + "name"), iri(EX + "kind")
+    things = [iri(f"{EX}{n}") for n in range(5)]
+    with Shelf(tmp_path) as shelf:
+        url, _ = shelf.add([Quad(each, name, literal(each[-2])) for each in things])
+        file = Path(
+            _written(tmp_path / "kinds.nt", [Quad(each, kind, name) for each in things[2:]])
+        )
+        query = (
+            f"SELECT ?n {{ ?x <{EX}name> ?n ; <{EX}kind> ?kind . SERVICE <{url}> {{ ?x ?p ?n }} }}"
+        )
+        with Client(url, file) as client:
+            rows = {str(row["n"]) for row in client.select(query)}
+
+        async def asked() -> set[str]:
+            async with AsyncClient(file, url) as client:
+                return {str(row["n"]) for row in await client.select(query)}
+
+        assert asyncio.run(asked()) == rows == {"2", "3", "4"}

@@ -4,9 +4,8 @@ Labels in a file, by any annotation method, hold as those of a server do.
 """
 
 import gzip
-import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -21,13 +20,11 @@ from annotations.methods.base import Naming
 from annotations.namespaces import Vocabulary
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_blank_node
 from annotations.urls import term_of_parameter
-from tpf_client.errors import ClientError, ParseError, SourceError
+from tpf_client.errors import ClientError, ParseError
 from tpf_client.fragments.blank_nodes import SKOLEM_PATH, from_wire
-from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight, Request
 from tpf_client.fragments.form import PATTERN_VARIABLES, Form
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.page_reader import parse_page_body
-from tpf_client.fragments.responses import Limits
 
 _BASE: Final = "http://file.invalid"
 _PAGE: Final = 1_000
@@ -46,8 +43,8 @@ _ENDS: Final = {
 }
 
 
-class FileFetcher(Fetcher):
-    """Answer requests from files, in the thread of who asks. Thread-safe.
+class Files:
+    """Pages of RDF files, by the URLs that stand for them.
 
     Raises:
         ParseError: a file is malformed.
@@ -55,38 +52,19 @@ class FileFetcher(Fetcher):
         OSError: it cannot be read.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        *,
-        clock: Clock,
-        limits: Limits | None = None,
-        vocabulary: Vocabulary,
-    ) -> None:
-        super().__init__(clock=clock, parallelism=0, cache_bytes=0, limits=limits)
-        files = [Path(path).resolve() for path in paths]
-        self.urls = tuple(_BASE + quote(str(file)) for file in files)
-        self._files = {
-            url: _File(file, url, vocabulary) for url, file in zip(self.urls, files, strict=True)
-        }
+    def __init__(self, paths: Iterable[str], clock: Clock, vocabulary: Vocabulary) -> None:
+        files = {path: Path(path).resolve() for path in paths}
+        self.urls = {path: _BASE + quote(str(file)) for path, file in files.items()}
+        self._clock = clock
+        self._files = {url: _File(files[path], url, vocabulary) for path, url in self.urls.items()}
 
-    def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:  # noqa: ARG002
-        return self._made(request)
-
-    def _begin(self, entry: InFlight) -> None:
-        answer: FetchOutcome
-        try:
-            answer = self._made(entry.request)
-        except ClientError as error:
-            answer = error
-        self._deliver(entry, answer)
-
-    def _made(self, request: Request) -> Page:
-        url, _, query = request.url.partition("?")
-        if url not in self._files:
-            raise SourceError(url, "a client of files asks no servers; serve the files")
-        self._count(None, requests=1)
-        return self._files[url].page(request, dict(parse_qsl(query)), self.clock.now())
+    def page(self, url: str, at: datetime | None) -> Page | None:
+        """Return a page of a file as of an instant (or now); ``None``: the URL stands for none."""
+        name, _, query = url.partition("?")
+        file = self._files.get(name)
+        if file is None:
+            return None
+        return file.page(url, dict(parse_qsl(query)), at or self._clock.now())
 
 
 class _File:
@@ -142,10 +120,10 @@ class _File:
                 self._blank[term] = from_wire(Term(name), self._url)
         return Quad(*[self._blank.get(term, term) for term in quad])
 
-    def page(self, request: Request, parameters: Mapping[str, str], now: datetime) -> Page:
+    def page(self, url: str, parameters: Mapping[str, str], now: datetime) -> Page:
         """Return a page as it holds at the requested instant."""
         at = parameters.get("at")
-        instant = parse_instant(at) if at else utc(request.at or now)
+        instant = parse_instant(at) if at else utc(now)
         pattern = self._pattern(parameters)
         static = self._matches(pattern)
         matching = [fact for fact in self._live if _fits(fact.quad, pattern)]
@@ -171,7 +149,7 @@ class _File:
             evaluated_at=instant if self._live else None,
         )
         return Page(
-            request.url,
+            url,
             tuple(facts),
             metadata,
             instant,
