@@ -1,21 +1,19 @@
 """Words that several parts say."""
 
 from functools import cache
-from typing import Final
-
-HOME: Final = "https://live-linked-data.example/"
-"""Where the project is, as `[project.urls]` in pyproject.toml states."""
 
 
 @cache
 def user_agent(program: str) -> str:
-    """Return what a program calls itself in requests, with a contact."""
-    from importlib.metadata import PackageNotFoundError, version
+    """Return what a program calls itself in requests: its version, and where the project is."""
+    from importlib.metadata import PackageNotFoundError, metadata
 
     try:
-        return f"{program}/{version('live-linked-data')} (+{HOME})"
+        about = metadata("live-linked-data")
     except PackageNotFoundError:  # from a folder of sources
-        return f"{program} (+{HOME})"
+        return program
+    urls = dict(each.split(", ", 1) for each in about.get_all("Project-URL", ()))
+    return f"{program}/{about['Version']} (+{urls['Homepage']})"
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

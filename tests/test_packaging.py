@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from annotations.wording import HOME, user_agent
+from annotations.wording import user_agent
 from tpf_server.configuration import ENVIRONMENT_PREFIX
 from tpf_server.settings import Settings, table
 
@@ -132,8 +132,8 @@ def test_a_release_needs_the_version_of_everything_and_an_address(tmp_path: Path
 
 
 def test_requests_name_the_address_of_the_project() -> None:
-    assert PYPROJECT["project"]["urls"]["Homepage"] == HOME
-    assert user_agent("tpf-client").endswith(f" (+{HOME})")
+    # Which is said in one place.
+    assert user_agent("tpf-client").endswith(f" (+{PYPROJECT['project']['urls']['Homepage']})")
 
 
 def test_all_packages_state_that_they_have_types() -> None:
