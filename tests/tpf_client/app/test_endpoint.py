@@ -59,7 +59,8 @@ def test_another_library_asks(url: str) -> None:
 def test_what_a_query_reads_is_estimated(url: str) -> None:
     where = url.removesuffix("sparql") + "estimate"
     told = requests.get(where, {"query": SELECT}, timeout=30)
-    assert told.json() == {"facts": 150, "labelled": False}
+    assert told.json() == {"facts": 150, "labelled": False} | {"plan": told.json()["plan"]}
+    assert [each["how"] for each in told.json()["plan"]["steps"]] == ["scan"]
     wrong = {"query": "SELECT *\n{ ?s ?p }", "syntax": "true"}
     refused = requests.get(where, wrong, timeout=30)
     assert (refused.status_code, refused.text[:18]) == (400, "line 2, column 9: ")
