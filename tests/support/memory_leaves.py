@@ -10,7 +10,6 @@ from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.operators.basic import Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.sparql.algebra import Pattern, variables_of_quad
-from tpf_client.sparql.expressions.environment import Environment
 
 
 def match(
@@ -192,7 +191,7 @@ class CountedLookups(LookupLeaves):
     def not_hurried(self, since: int) -> None:
         pass
 
-    def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
+    def spare(self, since: int, pattern: Pattern, node: Node) -> None:
         pass
 
     def seed_test(self, since: int) -> None:

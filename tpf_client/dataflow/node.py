@@ -14,7 +14,6 @@ from tpf_client.dataflow.changes import Schema, Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Pattern
-from tpf_client.sparql.expressions.environment import Environment
 
 Key: TypeAlias = Solution
 """A key of rows: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
@@ -415,7 +414,7 @@ class CountingLeaves(Leaves, Protocol):
     def not_hurried(self, since: int) -> None:
         """Hold back what was built since then until all its input has come."""
 
-    def spare(self, since: int, pattern: Pattern, node: "Node", environment: Environment) -> None:
+    def spare(self, since: int, pattern: Pattern, node: "Node") -> None:
         """Note that what was built since then serves a SELECT that may need less."""
 
     def seed_test(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:

@@ -28,7 +28,6 @@ from tpf_client.planner.live_fragment import (
 )
 from tpf_client.planner.source import Estimate, Source, Star
 from tpf_client.sparql.algebra import Pattern, variables_of_quad
-from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.join_order import greedy_order
 
 # Lookups of keys in fragments: key by key, in blocks of keys, or the whole fragment.
@@ -468,9 +467,9 @@ class FragmentLeaves:
         for each in self._evaluation.leaves[since:]:
             each.need.hold_back()
 
-    def spare(self, since: int, pattern: Pattern, node: Node, environment: Environment) -> None:
+    def spare(self, since: int, pattern: Pattern, node: Node) -> None:
         """Let what was built since then serve a SELECT that may need less."""
-        demand = None if self._evaluation.live else demand_of(pattern, environment)
+        demand = None if self._evaluation.live else demand_of(pattern)
         if demand is not None:
             demand.attach(node)
             for each in self._evaluation.leaves[since:]:

@@ -173,16 +173,6 @@ def test_filters_run_before_lookups(
     [
         # Every country, then a reviewer of each, or another one.
         ("SELECT DISTINCT ?c { ?q :country ?c . ?r :reviewer ?q }", (20, 6)),
-        # The offers of the lightest products, until there are enough.
-        ("SELECT ?w ?o { ?p :producer :producer5 ; :price ?w . ?o :product ?p } "
-         "ORDER BY ?w LIMIT 3", (45, 6)),
-        ("SELECT ?w ?o { ?p :producer :producer5 ; :price ?w . ?o :product ?p } "
-         "ORDER BY DESC(?w * 2) ?p LIMIT 3 OFFSET 2", (47, 6)),
-        # So it is in a sub-query.
-        ("SELECT ?p { { SELECT ?p { ?p :category :category18 ; :label ?l } ORDER BY ?p LIMIT 3 } "
-         "?p :producer ?m }", (7, 6)),
-        ("SELECT ?p { ?p :producer :producer3 OPTIONAL { { SELECT ?p { ?p :category :category18 ; "
-         ":label ?l } ORDER BY ?p LIMIT 3 } ?p :price ?x } }", (8, 6)),
         # The first block, 48 of the 52 in Belgium, has 1,065 matches: 65 are on a second page.
         ("SELECT ?q { ?q :country :BE { SELECT DISTINCT ?q { ?q :country ?c . ?r :reviewer ?q } } "
          "}", (61, 8)),

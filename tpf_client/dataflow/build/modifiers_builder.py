@@ -118,7 +118,7 @@ def build_modified(builder: Construction, pattern: Pattern, seed: Node | None) -
     modified = _modified(builder, pattern, seed)
     node = modified.node
     if isinstance(leaves, CountingLeaves):
-        leaves.spare(mark, pattern, node, builder.environment)
+        leaves.spare(mark, pattern, node)
         whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
         limit = partial(leaves.limit, mark, grows_but_for_absence=grows_but_for_absence(whole))
         if isinstance(node, Slice):
