@@ -25,7 +25,6 @@ class SystemClock:
     """The clock of the machine."""
 
     def now(self) -> datetime:
-        """The present instant, in UTC."""
         return datetime.now(UTC)
 
     def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
@@ -52,11 +51,9 @@ class ManualClock:
         self._order = itertools.count()
 
     def now(self) -> datetime:
-        """The instant at which this clock stands."""
         return self._now
 
     def schedule(self, instant: datetime, action: Callable[[], None]) -> None:
-        """Call `action` when the clock reaches `instant`."""
         heapq.heappush(self._agenda, (utc(instant), next(self._order), action))
 
     def advance_to(self, instant: datetime) -> None:

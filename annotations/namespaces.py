@@ -50,7 +50,6 @@ class Vocabulary:
     singleton: str = SINGLETON
 
     def __getitem__(self, name: str) -> Term:
-        """Return the term of a name in the temporal namespace."""
         return Term(f"<{self.temporal}{name}>")
 
     @property

@@ -56,10 +56,6 @@ def check_nesting(
         media_type: JSON, XML, or else the Turtle family.
         base: precedes relative IRIs.
         entities: XML may declare entities, as ontologies do; otherwise declarations are counted.
-
-    Raises:
-        NestingError: it exceeds `MAX_NESTING` or `most_written`, has too many attributes or too
-            long entities, or is malformed.
     """
     if media_type == "application/rdf+xml":
         _XmlCheck(len(base), entities=entities).read(pieces)

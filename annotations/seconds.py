@@ -24,11 +24,7 @@ def seconds_from(least: float, most: float = MOST_SECONDS) -> Callable[[str | fl
 
 
 def check_seconds(least: float = 0.0, most: float = MOST_SECONDS, **given: float | None) -> None:
-    """Check numbers of seconds by name; ``None``: absent.
-
-    Raises:
-        ValueError: one is none, or out of range.
-    """
+    """Check numbers of seconds by name; ``None``: absent."""
     for name, value in given.items():
         if value is None:
             continue

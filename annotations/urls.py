@@ -64,11 +64,7 @@ def parameter_of_term(term: str) -> str:
 
 
 def term_of_parameter(text: str) -> Term:
-    """Parse the value of a template variable; datatypes also in brackets.
-
-    Raises:
-        TermError: the text is no term.
-    """
+    """Parse the value of a template variable; datatypes also in brackets."""
     if is_triple_term(text):
         return read_triple_term(text)
     if text.startswith("_:"):

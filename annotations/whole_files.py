@@ -9,11 +9,7 @@ from typing import IO
 
 @contextmanager
 def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Give a path whose file replaces another one when the block succeeds.
-
-    Raises:
-        OSError: it cannot be written, or not be made `durable`.
-    """
+    """Give a path whose file replaces another one when the block succeeds."""
     # Spark and those who list a directory take no notice of names that begin with a dot.
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -141,7 +141,6 @@ def run(
 
 
 def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
-    """Its errors do not stop the others."""
     try:
         return runner.run(experiment).complete
     except ConfigurationError:

@@ -221,7 +221,6 @@ def _heeding(handlers: Mapping[int, Any]) -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as handlers are
-    """Clean up as at Ctrl-C when terminated or hung up."""
     raise SystemExit(128 + number)
 
 
@@ -270,7 +269,6 @@ def _standard_output() -> io.TextIOWrapper:
 
 
 def _close_output() -> None:
-    """Leave the interpreter nothing to write at its end."""
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()
@@ -290,11 +288,7 @@ class NamedOutput(io.FileIO):
         self._called = name
 
     def write(self, data: Any) -> int:
-        """Write some of it; return how many bytes.
-
-        Raises:
-            OSError: it cannot be written; has the name.
-        """
+        """Write some of it; return how many bytes."""
         try:
             return super().write(data)
         except OSError as error:

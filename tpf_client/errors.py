@@ -134,11 +134,7 @@ class ClosedError(ClientError):
 
 
 def check_argument(name: str, value: object, *kinds: type) -> None:
-    """Check the type of an argument; ``None``: absent.
-
-    Raises:
-        TypeError: it is of none of these.
-    """
+    """Check the type of an argument; ``None``: absent."""
     if value is not None and (
         not isinstance(value, kinds) or (isinstance(value, str) and str not in kinds)
     ):

@@ -282,16 +282,10 @@ class AnswerFollower:
         self._changed.set()
 
     def end(self) -> None:
-        """Its reader has gone, or shall go."""
         self._ended = True
         self.wake()
 
     def begin(self) -> None:
-        """Wait for the first evaluation.
-
-        Raises:
-            ClientError: it failed, and there will be no other.
-        """
         while not (self.answer.looks or self.answer.is_over or self._ended):
             self._changed.wait()
             self._changed.clear()
@@ -300,7 +294,6 @@ class AnswerFollower:
             raise error if isinstance(error, ClientError) else ClosedError("the query was closed")
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the texts to send, or comments as heartbeats."""
         number, looks, plan = self.answer.number_of(self._last_id), 0, ""
         while not self._ended:
             self._changed.clear()
@@ -338,7 +331,6 @@ class StreamedBody:
         self._done = done
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield chunks worth sending, none held back for long."""
         waiting: list[str] = []
         size, sent = 0, monotonic() - _PAUSE
         try:
@@ -367,7 +359,6 @@ class FollowedBody:
         self._done = done
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the body in small chunks, for slow readers."""
         for text in self._follower:
             for start in range(0, len(text), _CHUNK):
                 yield text[start : start + _CHUNK].encode()
@@ -412,11 +403,7 @@ class LiveAnswers:
         return len(self._answers)
 
     def follow(self, wish: Wish, last_id: str | None, *, explain: bool = False) -> AnswerFollower:
-        """Follow a query, together with others who ask the same.
-
-        Raises:
-            QueryError: it cannot be kept up to date.
-        """
+        """Follow a query, together with others who ask the same."""
         key = (tuple([token.text for token in tokenize(wish.text)]), replace(wish, text=""))
         self.sweep()
         with self._lock:

@@ -21,9 +21,6 @@ class MapTiles:
     Args:
         template: their URL with ``{z}``, ``{x}`` and ``{y}`` for zoom, column and row.
         attribution: shown below the map.
-
-    Raises:
-        MapTilesError: the template is no web URL, or the attribution is missing.
     """
 
     template: str
@@ -64,11 +61,7 @@ class MapTiles:
 
 
 def map_tiles(template: str, attribution: str) -> MapTiles | None:
-    """Return the tiles of two settings; ``None`` where both are empty.
-
-    Raises:
-        MapTilesError: only one is set, or one is invalid.
-    """
+    """Return the tiles of two settings; ``None`` where both are empty."""
     if not template:
         if attribution:
             raise MapTilesError(f"map tiles: there are none that would be of {attribution!r}")

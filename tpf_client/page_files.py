@@ -83,12 +83,7 @@ class Example:
 
 
 def read_example(file: Path) -> Example:
-    """Read an example; its title is the first comment, or the file's name.
-
-    Raises:
-        OSError: it cannot be read.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """Read an example; its title is the first comment, or the file's name."""
     text = file.read_text(encoding="utf-8")
     first = text.lstrip().partition("\n")[0]
     title = first.lstrip("# ").strip() if first.startswith("#") else ""
@@ -119,7 +114,6 @@ class PageSettings:
         return replace(self, datasets=urls)
 
     def to_json(self) -> str:
-        """The content of ``page.json``."""
         settings = {
             "title": self.title,
             "datasets": list(self.datasets),
@@ -186,9 +180,6 @@ def write_page(folder: Path, settings: PageSettings) -> list[str]:
     """Write the page into a folder; return the names of the files.
 
     Each is there plain and compressed (``.br``, ``.gz``).
-
-    Raises:
-        OSError: it cannot be written.
     """
     page = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
     files = {**bundle(not settings.endpoint), "page.json": page}
@@ -220,15 +211,10 @@ class PageFiles:
         self._referrer = "strict-origin" if tiles else "no-referrer"
 
     def __contains__(self, path: str) -> bool:
-        """True if a path exists."""
         return path.removeprefix("/") in self._files
 
     def answer(self, environ: WsgiEnvironment, path: str) -> tuple[HTTPStatus, Headers, bytes]:
-        """Answer a request for one of our paths.
-
-        Raises:
-            RefusedError: the method is not GET or HEAD.
-        """
+        """Answer a request for one of our paths."""
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
         file = self._files[path.removeprefix("/")]

@@ -159,7 +159,6 @@ def runtime_files(folder: Path) -> list[RuntimeFile]:
 
 
 def _listing(folder: Path) -> dict[str, Any]:
-    """Read ``files.json``; empty: there is none."""
     try:
         listing: dict[str, Any] = json.loads((folder / "files.json").read_text())
     except FileNotFoundError:
@@ -171,9 +170,6 @@ def fetched_runtime(quality: int = 9) -> Path:
     """Fetch the files into the cache unless there; return their folder.
 
     `quality` is Brotli's, up to 11: a tenth smaller, ten times slower.
-
-    Raises:
-        RuntimeMissingError: they cannot be fetched.
     """
     target = cache_folder()
     listing = _listing(target)
@@ -199,7 +195,6 @@ def fetched_runtime(quality: int = 9) -> Path:
 
 
 def _downloaded(name: str) -> bytes:
-    """Get the package from the cache or the registry."""
     file = _cache() / name
     if file.is_file() and _is_ours(kept := file.read_bytes()):
         return kept
@@ -236,7 +231,6 @@ def _members(package: bytes) -> dict[str, bytes]:
 
 
 def _trimmed(library: bytes) -> bytes:
-    """Stored uncompressed, as the whole file will be compressed."""
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(library)) as before, zipfile.ZipFile(made, "w") as after:
         for entry in sorted(before.infolist(), key=lambda each: each.filename):
@@ -285,7 +279,6 @@ def _compiled(archive: bytes, folder: Path) -> bytes | None:
 
 
 def _write(contents: dict[str, bytes], folder: Path, quality: int) -> None:
-    """The list comes last."""
     try:
         import brotli
     except ImportError:

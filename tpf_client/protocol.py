@@ -39,11 +39,7 @@ class Asked(NamedTuple):
 
 
 def query_of(environ: WsgiEnvironment) -> Asked:
-    """Parse the query of a request.
-
-    Raises:
-        RefusedError: there is none.
-    """
+    """Parse the query of a request."""
     method = environ["REQUEST_METHOD"]
     parameters = _parameters(environ.get("QUERY_STRING", ""))
     text: str | None = None
@@ -82,11 +78,7 @@ def asks_nothing(environ: WsgiEnvironment) -> bool:
 
 
 def is_set(environ: WsgiEnvironment, name: str) -> bool:
-    """Read a boolean parameter.
-
-    Raises:
-        RefusedError: it is neither ``true`` nor ``false``.
-    """
+    """Read a boolean parameter."""
     text = _only(_parameters(environ.get("QUERY_STRING", "")), name) or "false"
     if text not in ("true", "false"):
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"{name}: not true or false: {text[:100]!a}")
@@ -94,11 +86,7 @@ def is_set(environ: WsgiEnvironment, name: str) -> bool:
 
 
 def seconds_of(environ: WsgiEnvironment, name: str, least: float, most: float) -> float | None:
-    """Read a parameter in seconds; ``None``: absent.
-
-    Raises:
-        RefusedError: it is no number in this range.
-    """
+    """Read a parameter in seconds; ``None``: absent."""
     text = _only(_parameters(environ.get("QUERY_STRING", "")), name)
     if text is None:
         return None
@@ -155,9 +143,6 @@ def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, st
 
     `offered` maps our types to their formats, `aliases` other types of these. Source: RFC 9110,
     section 12.5.1.
-
-    Raises:
-        RefusedError: it accepts none of them.
     """
     ranges = []
     for part in accept.split(","):

@@ -166,7 +166,6 @@ class Solutions:
             return self._kept[index]
 
     def __len__(self) -> int:
-        """Read all solutions, and count them."""
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
@@ -178,7 +177,6 @@ class Solutions:
         return [*iter(self)]
 
     def _repr_html_(self) -> str:
-        """Return the first solutions as a table, for notebooks."""
         return html_table(self.variables, self)
 
     def _counted(self, rows: Iterable[Row]) -> Iterator[Row]:

@@ -101,7 +101,6 @@ class FragmentStore(Store):
             yield tuple(map(rdflib_term, triple)), iter(())
 
     def __len__(self, context: Any = None) -> int:
-        """Count the triples."""
         return sum(1 for _ in self.triples((None, None, None)))
 
     def query(

@@ -348,11 +348,7 @@ _tab = Tab()
 
 
 def start(message: str, post: Post) -> None:
-    """Start the query of a message; return at once.
-
-    Raises:
-        ValueError: the message is invalid.
-    """
+    """Start the query of a message; return at once."""
     _tab.start(read_message(message), post)
 
 

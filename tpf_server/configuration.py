@@ -55,7 +55,6 @@ class Configuration(NamedTuple):
     datasets: tuple[DatasetSettings, ...]
 
     def with_port(self, port: int) -> "Configuration":
-        """Return the same, listening on this port."""
         return self._replace(server=dataclasses.replace(self.server, port=port))
 
     def reloaded_by(self, started: Settings) -> "Configuration":
@@ -64,14 +63,12 @@ class Configuration(NamedTuple):
         return self._replace(server=dataclasses.replace(self.server, **kept))
 
     def to_json(self) -> str:
-        """Return a text that `from_json` reads."""
         return json.dumps(
             [dataclasses.asdict(self.server), *map(dataclasses.asdict, self.datasets)]
         )
 
     @classmethod
     def from_json(cls, text: str) -> "Configuration":
-        """Return the configuration that `to_json` wrote."""
         server, *datasets = json.loads(text)
         return cls(
             _build(Settings, server, "setting"),
@@ -82,11 +79,7 @@ class Configuration(NamedTuple):
 def read_configuration(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """Merge the sources: file < environment < flags; ``None`` is a flag that was not given.
-
-    Raises:
-        SettingsError: an unknown setting, or a bad value.
-    """
+    """Merge the sources: file < environment < flags; ``None`` is a flag that was not given."""
     values: dict[str, Any] = {}
     if file is not None:
         try:

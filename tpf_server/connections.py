@@ -64,7 +64,6 @@ class Connections:
                 del self._bodies[number]
 
     def follow(self) -> None:
-        """Check periodically, in a daemon thread."""
         threading.Thread(target=self._follow, name="connections", daemon=True).start()
 
     def _follow(self) -> None:

@@ -128,7 +128,6 @@ class BusyError(RequestError):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Seconds after which to try again."""
         return {"Retry-After": "1"}
 
 

@@ -63,7 +63,6 @@ class Reloading:
         self._generation = _Generation(self._made())
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request by the current application."""
         with self._lock:
             generation = self._generation
             generation.requests += 1

@@ -42,7 +42,6 @@ class Rdf12Reifier(Method):
     name = "rdf-1.2"
 
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
-        """The fact itself, its reifier, the label."""
         reifier = Minted("reifier", naming)
         return (
             Shape(SUBJECT, PREDICATE, OBJECT, GRAPH),

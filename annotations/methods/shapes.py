@@ -59,7 +59,6 @@ class FixedTerm:
         return self.value
 
     def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """All facts or none."""
         return lookup if term == self.value else None
 
 
@@ -331,7 +330,6 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
 
     @cache
     def interval(node: Term) -> Label:
-        """Return the label of an interval node, which others may share."""
         return _interval(node, stated.get(node, {}), vocabulary.initial, vocabulary.final)
 
     labels = {

@@ -98,7 +98,6 @@ class RunComparison:
         return [figure for figure in self.figures if figure.exceeds(limit)]
 
     def judged(self, limit: float) -> int:
-        """Count the figures that can be judged."""
         return sum(figure.exceeds(limit) is not None for figure in self.figures)
 
     def as_json(self, limit: float | None) -> dict[str, Any]:
@@ -109,7 +108,6 @@ class RunComparison:
         }
 
     def as_text(self, limit: float | None) -> str:
-        """Return a table, and what was skipped."""
         rows = [("", "ratio", "95 %", "minima", "medians", "before", "after")]
         for figure in self.figures:
             what = " ".join(value for _, value in figure.name.parameters if value)

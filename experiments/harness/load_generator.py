@@ -34,7 +34,6 @@ class _Connection:
 
     @property
     def head_bytes(self) -> int:
-        """Size of the head of the response."""
         return self._received.find(b"\r\n\r\n") + 4
 
     def receive(self) -> tuple[int, int] | None:

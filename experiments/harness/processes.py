@@ -63,7 +63,6 @@ class Usage(NamedTuple):
     wall: float
 
     def since(self, earlier: "Usage") -> "Usage":
-        """Return the difference to an earlier usage."""
         return Usage(self.cpu - earlier.cpu, self.wall - earlier.wall)
 
     @property
@@ -88,7 +87,6 @@ class Process:
         return self.popen.pid
 
     def usage(self) -> Usage:
-        """Return CPU with children, and the time."""
         for process in self._family():
             try:
                 self._seen[process.pid] = cpu_time(process)
@@ -101,7 +99,6 @@ class Process:
         return sum(self.resident_each().values())
 
     def resident_each(self) -> dict[int, int]:
-        """Return bytes of memory by process."""
         bytes_by_process = {}
         for process in self._family():
             try:
@@ -118,7 +115,6 @@ class Process:
             return []
 
     def check(self) -> None:
-        """Raise `ProcessFailedError` if the process has ended."""
         status = self.popen.poll()
         if status is not None:
             raise ProcessFailedError(f"{self.name} ended with status {status}: {self.error_tail()}")
@@ -130,13 +126,11 @@ class Process:
         self.popen.wait(_STOP_SECONDS)
 
     def error_tail(self) -> str:
-        """Return the end of its standard error."""
         self._errors.seek(0)
         text = self._errors.read().decode("utf-8", "replace")
         return " ".join(text[-_SHOWN_OUTPUT:].split()) or "it said nothing"
 
     def read_line(self, timeout: float) -> str:
-        """Return a line of its standard output."""
         assert self.popen.stdout is not None
         if not select.select([self.popen.stdout], [], [], timeout)[0]:
             raise ProcessFailedError(
@@ -167,11 +161,9 @@ class Process:
                 return answer
 
     def ask(self, order: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Send an order and return the answer."""
         return self.answer(self.order(order), timeout)
 
     def write_line(self, text: str) -> None:
-        """Write a line to its standard input."""
         assert self.popen.stdin is not None
         try:
             self.popen.stdin.write(text.encode() + b"\n")

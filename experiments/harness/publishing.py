@@ -43,9 +43,6 @@ def publish_report(
 
     Earlier files in `folder` are removed. The `readme` gets a summary between ``<!-- report -->``
     and ``<!-- /report -->``.
-
-    Raises:
-        ConfigurationError: there are no results, or they or other files are in the folder.
     """
     if output.resolve().is_relative_to(folder.resolve()):
         raise ConfigurationError(f"{folder} holds the results: choose another folder")

@@ -136,7 +136,6 @@ def _limited(axes: "Axes", points: Sequence[tuple[float, float]]) -> None:
 
 
 def _marks(axes: "Axes", figure: Figure) -> None:
-    """Draw values of others, measured on other hardware."""
     numbers = dict(zip(figure.series, _places(figure), strict=True))
     whose = list(dict.fromkeys(name for name, _ in figure.marks))
     for (name, series), points in figure.marks.items():
@@ -359,7 +358,6 @@ def _problems(results: Results) -> list[str]:
 
 
 def _in_words(figure: Figure) -> str:
-    """Describe a figure for screen readers."""
     parts = []
     for name, points in figure.series.items():
         if points:

@@ -51,11 +51,7 @@ class ResultColumns(Protocol):
 
 
 class RawData:
-    """The file of raw data.
-
-    Raises:
-        ConfigurationError: the existing file has other columns.
-    """
+    """The file of raw data."""
 
     def __init__(self, path: Path, experiment: ResultColumns) -> None:
         taken = set(_BOOKKEEPING) & {*experiment.keys, *experiment.values}
@@ -181,7 +177,6 @@ class Results:
         return not failed and self.missing == 0
 
     def where(self, **conditions: CellValue) -> "Results":
-        """Keep the rows that have these values."""
         texts = {column: _text(value) for column, value in conditions.items()}
         # A report asks for each of many points: each looks at the rows of its rarest value only.
         fewest = min((self._of(*each) for each in texts.items()), key=len, default=self.rows)

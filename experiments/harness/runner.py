@@ -181,7 +181,6 @@ class Runner:
         }
 
     def _prepare(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the folder; return a resumed run's facts."""
         kept = folder / FACTS
         earlier: dict[str, Any] = {}
         if self._resume and kept.is_file():

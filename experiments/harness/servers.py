@@ -45,7 +45,6 @@ class Server:
         return f"http://{LOOPBACK}:{self.port}/"
 
     def worker_memory(self) -> int:
-        """Return the bytes of its largest process."""
         return max(self.process.resident_each().values())
 
 

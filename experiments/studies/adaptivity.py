@@ -133,7 +133,6 @@ class Adaptivity:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return one group; the routings take turns."""
         yield MeasurementGroup(
             "joins of streams",
             nullcontext,
@@ -189,7 +188,6 @@ class _Side:
         self.rows += len(emission.rows)
 
     def push(self, begin: int, elements: Sequence[_Element]) -> None:
-        """Push elements, the first at this millisecond."""
         push, started = self.engine.push, time.thread_time()
         for at, (stream, triple) in enumerate(elements, start=begin):
             push(stream, triple, at)

@@ -397,7 +397,6 @@ class _Playing:
 
     @property
     def last(self) -> datetime:
-        """The instant of the last replayed poll."""
         return self._last
 
     def _publish(self, facts: list[Any]) -> None:
@@ -447,7 +446,6 @@ def _delayed(
     polls: int,
     stage: Stage,
 ) -> list[ResultRow]:
-    """One replay gives the times of all latencies."""
     way = (method, labelling, labels, cache, polls)
     if stage.played[0] != way:
         stage.played = (way, _stream(method, labelling, labels, cache, polls, stage))

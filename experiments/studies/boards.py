@@ -240,7 +240,6 @@ def watch(
     rows: list[ResultRow] = []
 
     def look_until(seconds: float) -> None:
-        """Sample once a second until so many seconds after the start."""
         while (now := watched.elapsed()) < seconds:
             time.sleep(max(0.0, min(1 + len(rows), seconds) - now))
             if watched.elapsed() >= 1 + len(rows):
@@ -349,7 +348,6 @@ class _Watched:
         return self._server.usage(), cache, clients, self._feed.usage()
 
     def elapsed(self) -> float:
-        """Return seconds since the start."""
         return time.perf_counter() - self.first[0].wall
 
     def percents(self) -> ResultRow:

@@ -134,7 +134,6 @@ class City:
         return text
 
     def sensors(self, name: str) -> tuple[str, ...]:
-        """Return the sensors that a query reads."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         return tuple(dict.fromkeys(_STREAM.findall(text)))
 
@@ -468,7 +467,6 @@ def _arrivals(
     sent: Sequence[float],
     within: tuple[float, float],
 ) -> ResultRow:
-    """Return when published observations reached the answers."""
     published: dict[str, float] = {}
     for tick, at in enumerate(sent):
         if within[0] <= at <= within[1]:

@@ -90,7 +90,6 @@ class Shop:
         return len(lines)
 
     def lines(self, *, graphs: bool = True) -> Iterator[str]:
-        """Return the lines, each once."""
         distinct = dict.fromkeys(self._lines())
         if graphs:
             distinct |= dict.fromkeys(self._stocks())

@@ -118,7 +118,6 @@ class ConferenceQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return a group for each static size."""
         for number, size in enumerate(settings.static):
             constants = min(settings.constants, 3) if size > _LARGE else settings.constants
             cases = [

@@ -80,7 +80,6 @@ class Line:
     per_client: float
 
     def at(self, clients: float) -> float:
-        """Return its value for so many clients."""
         return self.fixed + self.per_client * clients
 
 

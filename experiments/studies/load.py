@@ -53,7 +53,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """A tenth of a million, once."""
         return cls(triples=(100_000,), repetitions=1, one_core=())
 
 

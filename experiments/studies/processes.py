@@ -129,12 +129,10 @@ class WireBytes:
         socket.socket = CountingSocket  # type: ignore[misc]
 
     def received(self, heads: _Heads, content: bytes) -> None:
-        """Count received bytes."""
         with self._lock:
             self._counts.update(bytes=len(content), head_bytes=heads.size(content))
 
     def sent(self, size: int) -> None:
-        """Count sent bytes."""
         with self._lock:
             self._counts["sent_bytes"] += size
 
@@ -209,7 +207,6 @@ class Seen:
         self.begin(query)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the final report of the process."""
         with self._lock:
             return {
                 "arrivals": [

@@ -128,7 +128,6 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """Few queries, renewed every two seconds."""
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(), whole_queries=(10, 30),
             engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
@@ -226,7 +225,6 @@ class ServerVsClient:
 
 
 def _calm_size(totals: Results) -> str | None:
-    """Prefer 200 queries, and sizes below the machine's limit."""
     measured = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
     modes = (STREAMER.name, *measured)
     sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]

@@ -164,7 +164,6 @@ class Player:
         self._feed = self._engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
 
     def play(self, blocks: Iterable[TripColumns]) -> None:
-        """Push trips by blocks."""
         number = 0
         for block in blocks:
             self._read(partial(_of_block, block, number), number)
@@ -289,7 +288,6 @@ class TaxiQueries:
         )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Return table 1, figures, targets and claims."""
         main = results.where(source=SYNTHETIC)
         lengths = sorted(main.where(way=FILE).distinct("minutes"), key=int)
         yield Figure(
@@ -399,7 +397,6 @@ def _opened_for_peer(settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    """Exclude existing objects from garbage collection."""
     # All that is set aside is taken back at once, also what others have set aside for good.
     others = gc.get_freeze_count() > 0
     gc.collect()

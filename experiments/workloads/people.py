@@ -63,5 +63,4 @@ class People:
                 yield f"{s} <{PEOPLE}knows> <{PEOPLE}person/{(first + turn * step) % count}> .\n"
 
     def person(self, chance: random.Random) -> int:
-        """Return the number of a random person."""
         return chance.randrange(self.count)

@@ -123,7 +123,6 @@ def _windows(
 
 
 def _quotient(one: Decimal, other: Decimal) -> Decimal:
-    """Divide as SPARQL engines do, to 18 digits."""
     return _EXACT.divide(one, other).quantize(Decimal("1e-18"), ROUND_DOWN, _EXACT)
 
 
@@ -264,7 +263,6 @@ class ChallengeAnswers:
         self._put(answer, *self._line(number, answer))
 
     def finish(self) -> None:
-        """End the current block of trips."""
         if self._waiting is not None:
             _, answer, line, delay = self._waiting
             self._waiting = None

@@ -247,7 +247,6 @@ class SparqlEndpoint:
         self._watch.close()
 
     def __call__(self, environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request (PEP 3333)."""
         headers: Headers = [
             ("Vary", "Accept, Accept-Encoding, Origin"),
             ("X-Content-Type-Options", "nosniff"),

@@ -44,11 +44,7 @@ TilesAttribution = Annotated[
 def offers(
     files: Sequence[Path] | None, template: str, attribution: str
 ) -> tuple[list[Example], MapTiles | None]:
-    """Read the examples and the tiles of a page.
-
-    Raises:
-        typer.BadParameter: one of them is wrong.
-    """
+    """Read the examples and the tiles of a page."""
     try:
         examples = [read_example(each) for each in files or ()]
     except (OSError, UnicodeDecodeError) as error:

@@ -225,11 +225,7 @@ class OutputConsole(Console):
     """Standard output as tables see it."""
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise for the command's handler: nobody reads any more.
-
-        Raises:
-            BrokenPipeError: always.
-        """
+        """Raise for the command's handler: nobody reads any more."""
         raise BrokenPipeError
 
 

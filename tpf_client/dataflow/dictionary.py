@@ -141,7 +141,6 @@ class TermDictionary:
         return ((numbers << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def __len__(self) -> int:
-        """Return the number of terms in the table."""
         return len(self.texts)
 
     @property

@@ -100,7 +100,6 @@ class Node:
 
     @property
     def pending(self) -> bool:
-        """True if `flush` would send something now."""
         return self._below is not None and self._below.pending
 
     @property
@@ -305,7 +304,6 @@ class Work:
             self._text = CHARACTERS * self.most
 
     def share(self, queries: int) -> None:
-        """So many queries make these rows now."""
         more = self._each * max(1, queries) - self.most
         self.most += more
         if self.left >= 0:

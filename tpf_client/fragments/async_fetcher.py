@@ -32,10 +32,6 @@ class Http(Protocol):
         """Return the response, whatever its status, to one request with its redirects.
 
         Cancelling ends the request.
-
-        Raises:
-            ConnectionFailedError: there is none; a retry may have one.
-            SourceError: there is none.
         """
 
     def close(self) -> None:

@@ -64,11 +64,6 @@ class Dictionaries:
             self._texts.pop(url, None)
 
     def read(self, body: bytes, dictionary: bytes | None) -> bytes:
-        """Decode a delta.
-
-        Raises:
-            DeltaError: it is malformed, longer than a page may be, or of another dictionary.
-        """
         if dictionary is None:
             raise DeltaError("a delta, although no dictionary was named")
         if body[:40] != _MAGIC + sha256(dictionary).digest():

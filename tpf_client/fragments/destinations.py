@@ -51,11 +51,7 @@ class Origin(NamedTuple):
 
 
 def origin(url: str) -> Origin:
-    """Return the origin of a user's URL, in any script.
-
-    Raises:
-        SourceError: it is no absolute URL of HTTP.
-    """
+    """Return the origin of a user's URL, in any script."""
     return _origin(url) if len(url) > _SHORT else _known_origin(url)
 
 
@@ -87,7 +83,6 @@ _known_origin: Final = lru_cache(_KNOWN)(_origin)
 
 
 def _exactly(url: str) -> Origin:
-    """Return the origin of an unambiguous URL."""
     match = _URL.fullmatch(url) if len(url) <= _LONGEST else None
     if match is None:
         raise SourceError(_shown(url), "not a URL that can be asked")
@@ -127,11 +122,7 @@ def _shown(url: str) -> str:
 
 
 class Destinations:
-    """The allowed destinations of a client: its datasets' origins, and `allowed` ones.
-
-    Raises:
-        SourceError: one of `allowed` is no URL.
-    """
+    """The allowed destinations of a client: its datasets' origins, and `allowed` ones."""
 
     def __init__(
         self,
@@ -152,11 +143,7 @@ class Destinations:
         return {}
 
     def led(self, by: str, url: str, at: str | None = None) -> str:
-        """Resolve a URL of a redirect, link or form in a document.
-
-        Raises:
-            OriginError: it leads to another origin that is not allowed, or is ambiguous.
-        """
+        """Resolve a URL of a redirect, link or form in a document."""
         short = max(len(by), len(url)) <= _SHORT
         return self._cached(by, url, at) if short else self._led(by, url, at)
 
@@ -177,11 +164,7 @@ class Destinations:
         return target
 
     def template(self, by: str, template: str) -> str:
-        """Resolve a URI template that leads there whatever its values.
-
-        Raises:
-            OriginError: see `led`.
-        """
+        """Resolve a URI template that leads there whatever its values."""
         fixed, brace, rest = template.partition("{")
         # Path and query go on where they are; what stands before them would be a part of the host.
         ends = re.search(r"[/?#]", fixed.partition("://")[2] if "://" in fixed else "/" + fixed)
@@ -190,12 +173,7 @@ class Destinations:
         return self.led(by, fixed) + brace + rest
 
     def named(self, url: str) -> str:
-        """Check a URL in data: of a service that a variable stands for.
-
-        Raises:
-            OriginError: it is an address of a private network, and the datasets are not.
-            SourceError: it is invalid.
-        """
+        """Check a URL in data: of a service that a variable stands for."""
         if IN_BROWSER or origin(url) in self._allowed or not is_private(url):
             return url
         if not any(map(is_private, self._urls)):

@@ -77,11 +77,7 @@ def _context(context: Any) -> Any:
 
 
 def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
-    """Return the documentation's form of a dataset.
-
-    Raises:
-        PageError: there is none, or it is ambiguous.
-    """
+    """Return the documentation's form of a dataset."""
     asked = without_query(url)
     for form in forms:
         if without_query(form.template.partition("{")[0]) == asked:

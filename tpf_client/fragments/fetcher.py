@@ -69,7 +69,6 @@ class PageCache:
 
     @property
     def size(self) -> int:
-        """Estimated bytes in use."""
         return int(self._pages.currsize)
 
 
@@ -141,7 +140,6 @@ class ServerClock:
 
     @property
     def synchronized(self) -> bool:
-        """True once a response had the time."""
         return self._low is not None
 
     def now(self) -> datetime:
@@ -181,7 +179,6 @@ class Statistics:
     merged: int = 0
 
     def since(self, earlier: "Statistics") -> "Statistics":
-        """Return the difference to an earlier copy."""
         return Statistics(
             self.requests - earlier.requests,
             self.retries - earlier.retries,
@@ -466,7 +463,6 @@ class Fetcher:
             self._add(work, **done)
 
     def _add(self, work: Statistics | None, **done: int) -> None:
-        """With the lock held."""
         for each in (self.statistics, work):
             if each is not None:
                 for name, count in done.items():

@@ -37,7 +37,6 @@ _MOST_PARTS: Final = 100
 # The pages of a dataset all have the same one.
 @lru_cache(maxsize=64)
 def _template(text: str) -> uritemplate.URITemplate:
-    """Parse a template; `ValueError` if too long."""
     if len(text) > _LONGEST:
         raise ValueError(f"more than {_LONGEST} characters")
     if text.count("{") + text.count(",") > _MOST_PARTS:
@@ -56,7 +55,6 @@ class Block:
     rows: tuple[tuple[Term, ...], ...]
 
     def __str__(self) -> str:
-        """Write the block for a request."""
         rows = " ".join(f"({' '.join(to_wire(term) for term in row)})" for row in self.rows)
         return f"({' '.join(self.variables)}) {{ {rows} }}"
 
@@ -74,9 +72,6 @@ class Form:
         limit: variable of the page size.
         max_values: the most rows of a block.
         at: variable of a past instant, where the server keeps history.
-
-    Raises:
-        ValueError: the template is invalid, or too long.
     """
 
     template: str
@@ -158,7 +153,6 @@ class Form:
 
 @lru_cache(_KNOWN)
 def _known_url(form: Form, pattern: QuadPattern) -> str:
-    """Cached: counts, matches and revalidation use it."""
     return form._url(pattern, {})
 
 
@@ -177,7 +171,6 @@ class SparqlForm(Form):
     """A SPARQL endpoint; its default graph."""
 
     def url(self, pattern: QuadPattern, extra: Mapping[str, str] | None = None) -> str:
-        """Return the URL of a pattern's query."""
         terms = [
             name if is_variable(term) else to_wire(term)
             for name, term in zip(PATTERN_VARIABLES, pattern[:3], strict=False)

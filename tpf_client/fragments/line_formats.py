@@ -42,11 +42,7 @@ _KEPT: Final = 2**14
 
 
 def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
-    """Yield the quads of a document; `triples`: lines have no graph.
-
-    Raises:
-        ValueError: it is malformed; raised during iteration.
-    """
+    """Yield the quads of a document; `triples`: lines have no graph."""
     for number, text in enumerate(re.split(r"[\r\n]", body.decode("utf-8"))):
         quad = _known_quad(text) if len(text) <= _LONGEST else _quad(text)
         if quad is None:

@@ -124,7 +124,6 @@ class Page:
 
     @property
     def dynamic(self) -> bool:
-        """True if it states when it changes."""
         return self.metadata.change is not None
 
     @property

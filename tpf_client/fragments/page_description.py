@@ -177,7 +177,6 @@ class _Description:
         }
 
     def _pages_of(self, statements: Statements, containing: _Parts, url: str) -> set[str]:
-        """The page, its fragment and its dataset."""
         address, parameters = self._address, _parameters(url)
         # Servers may write the same URL in another way.
         pages = {f"<{url}>"} | {
@@ -205,7 +204,6 @@ class _Description:
         return pages
 
     def has(self, quad: Quad) -> bool:
-        """True for a statement of the metadata."""
         subject, predicate, object_, _ = quad
         if subject in self._pages:
             if predicate in (_SUBSET, _VIEW):
@@ -239,12 +237,10 @@ def _is_label(node: Mapping[str, Sequence[str]], tmp: Vocabulary) -> bool:
 
 
 def _parameters(url: str) -> Sequence[tuple[str, str]]:
-    """Return a URL's parameters, decoded."""
     return sorted(parse_qsl(url.partition("#")[0].partition("?")[2]))
 
 
 def _namespace(iri: str) -> str:
-    """The namespace of an IRI, with the bracket before it."""
     end = max(iri.rfind("#"), iri.rfind("/"))
     return iri[: (end if end >= 0 else iri.rfind(":")) + 1]
 
@@ -302,11 +298,7 @@ def _preferred(statements: Statements, url: str) -> Sequence[str]:
 def metadata_of(
     statements: Statements, tmp: Vocabulary, url: str, warnings: list[str]
 ) -> PageMetadata:
-    """Read the counts, links, forms and instants of a page.
-
-    Raises:
-        PageError: the template of a form is invalid.
-    """
+    """Read the counts, links, forms and instants of a page."""
     preferred = _preferred(statements, url)
     default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
     method = _find(statements, (tmp["annotationMethod"],), preferred)

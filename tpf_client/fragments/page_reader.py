@@ -91,12 +91,6 @@ class PageReader:
         """Read a page; `before` are its lines at the last reading.
 
         `bare`: all of it is data; `over` is polled to stop.
-
-        Raises:
-            ParseError: the body is not RDF of the announced type.
-            PageError: the body is RDF, but does not describe a fragment.
-            PageTooLargeError: it takes more memory than is allowed.
-            ClosedError: it is no longer needed.
         """
         lines = None
         if HAS_PARSER and before is not None and not bare and essence(media_type) in _BY_LINES:
@@ -137,13 +131,7 @@ def parse_page_body(
     most: float = math.inf,
     over: Callable[[], bool] = lambda: False,
 ) -> list[Quad]:
-    """Parse a decompressed body, with the document's blank nodes.
-
-    Raises:
-        ParseError: not RDF, or not of the announced type.
-        PageTooLargeError: it takes more than `most` bytes of memory.
-        ClosedError: `over` was true.
-    """
+    """Parse a decompressed body, with the document's blank nodes."""
     kind = essence(media_type)
     quads: list[Quad] = []
     size = 0
@@ -188,13 +176,7 @@ def _parsed(body: bytes, kind: str, url: str) -> Iterator[Quad]:
 
 
 def quads_of_body(body: bytes, rdf_format: "ox.RdfFormat", url: str) -> "Iterator[ox.Quad]":
-    """Parse a body with pyoxigraph.
-
-    Raises:
-        NestingError: it cannot be parsed without harm, or, during iteration, has too long a term.
-        SyntaxError: it is malformed; raised during iteration.
-        ValueError: the URL is no IRI.
-    """
+    """Parse a body with pyoxigraph."""
     check_nesting((body,), rdf_format.media_type, base=url)
     return short_terms(ox.parse(body, rdf_format, base_iri=url), body)
 
@@ -290,11 +272,9 @@ class _NewLines:
         return len(self._lines)
 
     def add_directive(self, text: bytes) -> None:
-        """Add a directive for all following lines."""
         self._document.append(text + b"\n")
 
     def add_graph(self, scope: Scope, name: bytes) -> None:
-        """Add the graph name of a scope."""
         self._add(scope, None, b"", _ONE_OBJECT % name)
 
     def add_line(self, scope: Scope, line: ParsedLine, text: bytes) -> None:

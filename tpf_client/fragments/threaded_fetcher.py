@@ -57,12 +57,7 @@ class ThreadedFetcher(Fetcher):
         self._pools: dict[Origin, ThreadPoolExecutor] = {}
 
     def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:
-        """Return the page, waited for in this thread.
-
-        Raises:
-            SourceError: it could not be fetched.
-            ClosedError: `cancelled` was set, or the fetcher is closed.
-        """
+        """Return the page, waited for in this thread."""
         kept = self._kept(request)
         if kept is not None:
             return kept
@@ -86,9 +81,6 @@ class ThreadedFetcher(Fetcher):
         """Yield server-sent events after `last` until their end or `over`.
 
         `seconds` of silence lose the connection; `most` bounds an event.
-
-        Raises:
-            SourceError: they cannot be received, or are lost.
         """
         self._count(None, requests=1)
         return self._transport.events(

@@ -86,7 +86,6 @@ class Exchange:
 
     @property
     def timeouts(self) -> tuple[float, float]:
-        """Return the timeouts of connecting and reading."""
         return self._connect, self._pause
 
     def attach(self, sock: socket.socket) -> None:
@@ -96,7 +95,6 @@ class Exchange:
             self.end()
 
     def end(self) -> None:
-        """Fail at once: shut its sockets down."""
         with self._lock:
             self.ended = True
             for sock in self._sockets:
@@ -109,12 +107,7 @@ class Exchange:
         self.finished = True
 
     def before_read(self, sock: socket.socket) -> None:
-        """Set the socket's timeout to the remaining time.
-
-        Raises:
-            TimeoutError: no time is left.
-            _TooLongError: no bytes are left.
-        """
+        """Set the socket's timeout to the remaining time."""
         left = self._deadline - monotonic()
         if left <= 0:
             raise TimeoutError("the response takes too long")
@@ -125,7 +118,6 @@ class Exchange:
             sock.settimeout(wait)
 
     def after_read(self, count: int) -> None:
-        """Count the bytes that came."""
         self._left -= count
 
 
@@ -256,11 +248,7 @@ class _Requests:
     def get(
         self, url: str, headers: Mapping[str, str], exchange: Exchange
     ) -> Iterator[requests.Response]:
-        """Yield the response as its body begins; redirects are not followed.
-
-        Raises:
-            requests.RequestException: there is none.
-        """
+        """Yield the response as its body begins; redirects are not followed."""
         options: dict[str, Any] = {"timeout": exchange.timeouts, "stream": True}
         token = _running.set(exchange)
         try:
@@ -280,7 +268,6 @@ class _Requests:
             yield response
 
     def close(self) -> None:
-        """Close the connections that are its own."""
         if self._own:
             self._session.close()
 
@@ -350,10 +337,6 @@ class Transport:
 
         `on_request` is called before each request, with ``True`` for a retry, `on_bytes` with body
         sizes.
-
-        Raises:
-            SourceError: no such response; the leaf class says why.
-            ClosedError: `cancelled` was set.
         """
         tries = self._attempts.of(url)
         retry, pause = False, next(tries)
@@ -373,15 +356,10 @@ class Transport:
                 return response
 
     def once(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
-        """Return the response, whatever its status, to one request with its redirects.
-
-        Raises:
-            SourceError: there is none.
-        """
+        """Return the response, whatever its status, to one request with its redirects."""
         return self._once(url, headers, exchange, None)
 
     def exchange(self) -> Exchange:
-        """The limits of one request, for `once`."""
         limits = self._limits
         size = 2 * limits.max_page_bytes + _WIRE
         return Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
@@ -401,11 +379,6 @@ class Transport:
     def events(
         self, url: str, last: str | None, seconds: float, over: Callable[[], bool], most: int
     ) -> Iterator[ServerEvent]:
-        """Yield server-sent events; see `ThreadedFetcher.events`.
-
-        Raises:
-            SourceError: they cannot be received, or are lost.
-        """
         headers = {**event_headers(last), **self._destinations.headers(url)}
         exchange = Exchange(math.inf, seconds, math.inf, self._limits.connect_timeout)
         with self._asking(url, exchange), self._requests.get(url, headers, exchange) as raw:

@@ -44,9 +44,6 @@ class Allowance:
         seconds: from its first request to its last solution.
         rows: solutions.
         memory: bytes by which the process may grow meanwhile.
-
-    Raises:
-        ValueError: seconds out of range.
     """
 
     seconds: float | None = None
@@ -117,11 +114,6 @@ class Budget:
         return now - self._memory
 
     def pass_change(self, _solution: Solution, _count: int) -> None:
-        """Check at every operator's change.
-
-        Raises:
-            ClientError: the query was stopped.
-        """
         if self.error is not None:
             raise self.error
 
@@ -136,11 +128,7 @@ class Budget:
             raise
 
     def stoppable(self, rows: Iterator[T]) -> Iterator[T]:
-        """Yield the solutions until the query is stopped.
-
-        Raises:
-            ClientError: it was stopped.
-        """
+        """Yield the solutions until the query is stopped."""
         with self.explaining():
             for row in rows:
                 if self.error is not None:
@@ -197,7 +185,6 @@ class BudgetWatch:
 
     @contextmanager
     def watching(self, budget: Budget) -> Iterator[Budget]:
-        """Watch a budget during the block."""
         self.add(budget)
         try:
             yield budget
@@ -205,7 +192,6 @@ class BudgetWatch:
             self.remove(budget)
 
     def close(self) -> None:
-        """Stop all queries, and the thread."""
         with self._changed:
             self._closed = True
             budgets = list(self._budgets)

@@ -31,7 +31,6 @@ class Need:
 
     @property
     def limited(self) -> bool:
-        """True if there is a limit."""
         return bool(self._limits)
 
     @property
@@ -97,7 +96,6 @@ class Demand:
         self._seen: set[Solution] = set()
 
     def attach(self, node: Node) -> None:
-        """Watch what comes out of a node."""
         see = projection(node.schema, self._variables)
 
         def arrive(solution: Solution, _count: int) -> None:

@@ -37,7 +37,6 @@ class Turns(Generic[T]):
         return bool(self._queues)
 
     def add(self, queue: int, item: T) -> None:
-        """Let an item wait in a queue."""
         self._queues.setdefault(queue, deque()).append(item)
 
     def take(self) -> T:
@@ -158,22 +157,18 @@ class Driver:
 
     @property
     def closed(self) -> bool:
-        """True if the query was closed."""
         return self._closed
 
     @property
     def outstanding(self) -> int:
-        """Count the requests under way or waiting."""
         return self._outstanding
 
     @property
     def idle(self) -> bool:
-        """True if no request is under way."""
         return self._outstanding == 0
 
     @property
     def paused(self) -> bool:
-        """True if a task waits for `resume`."""
         return bool(self._paused)
 
     def resume(self) -> None:
@@ -185,7 +180,6 @@ class Driver:
         self._wake = action
 
     def wake(self) -> None:
-        """Wake who waits, from any thread."""
         self._wake()
 
     def spawn(
@@ -202,12 +196,7 @@ class Driver:
         self._advance(_Started(task, done, failed, turn), None)
 
     def run(self, task: Task[T]) -> Steps[T]:
-        """Run one task to its end, others beside it.
-
-        Raises:
-            SourceError: raised by the task.
-            ClosedError: the query was closed meanwhile.
-        """
+        """Run one task to its end, others beside it."""
         results: list[T] = []
 
         def begin(done: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
@@ -221,12 +210,7 @@ class Driver:
         return results[0]
 
     def until(self, begin: "Begin") -> Steps[None]:
-        """Run until the tasks of `begin` have called done or failed.
-
-        Raises:
-            SourceError: the failure.
-            ClosedError: the query was closed meanwhile.
-        """
+        """Run until the tasks of `begin` have called done or failed."""
         ended: list[BaseException | None] = []
         begin(lambda: ended.append(None), ended.append)
         while not ended:
@@ -237,12 +221,7 @@ class Driver:
             raise ended[0]
 
     def step(self) -> Ask | bool:
-        """Handle the next response; ``False``: none is under way, `Ask`: none came.
-
-        Raises:
-            SourceLimitError: the query takes more than is allowed.
-            ClosedError: the query was closed meanwhile.
-        """
+        """Handle the next response; ``False``: none is under way, `Ask`: none came."""
         if self._closed:
             raise ClosedError("the query was closed")
         now = self._timer()

@@ -93,11 +93,7 @@ class MissingEstimates(Exception):  # noqa: N818 - it is no error: what was begu
 
 
 def planned(driver: Driver, make: Callable[[Learned], T]) -> Steps[T]:
-    """Plan a query, fetching missing estimates, until its plan is complete.
-
-    Raises:
-        SourceError: a fragment could not be fetched.
-    """
+    """Plan a query, fetching missing estimates, until its plan is complete."""
     learned = Learned()
     while True:
         try:
@@ -219,7 +215,6 @@ class Evaluation:
         return list(self._fragments.values())
 
     def predicates(self) -> frozenset[str] | None:
-        """The predicates that it reads; ``None``: any."""
         names = {fragment.pattern.predicate for fragment in self.fragments()}
         return None if any(map(is_variable, names)) else frozenset(names)
 
@@ -286,12 +281,7 @@ class Evaluation:
     # ----------------------------------------------------------------- running
 
     def work(self) -> Ask | bool:
-        """Do one piece of work; ``False`` at rest before the next flush, `Ask` to wait.
-
-        Raises:
-            SourceError: a fragment could not be read; earlier content stays.
-            ClosedError: the query was closed.
-        """
+        """Do one piece of work; ``False`` at rest before the next flush, `Ask` to wait."""
         # A continuous query reads what it can before it tells of a failure: the next evaluation
         # has less to do then.
         busy = self.live and (self._later or not self.driver.idle)
@@ -347,12 +337,7 @@ class Evaluation:
         return any(lookup.pump(complete=True) for lookup in patient)
 
     def settle(self) -> Steps[None]:
-        """Work and flush until nothing moves any more.
-
-        Raises:
-            SourceError: a fragment could not be read.
-            ClosedError: the query was closed.
-        """
+        """Work and flush until nothing moves any more."""
         while True:
             while worked := self.work():
                 if isinstance(worked, Ask):
@@ -363,20 +348,13 @@ class Evaluation:
 
     @property
     def unsettled(self) -> bool:
-        """True if there is work left."""
         if self._later or not self.driver.idle or self.driver.paused or self._errors:
             return True
         # What is there already may answer at once: then there is something to flush.
         return self._pump() or bool(self._later)
 
     def bring_up_to(self, instant: datetime) -> Steps[datetime]:
-        """Make every fragment hold at `instant` or later, and settle; return that instant.
-
-        Raises:
-            SourceError: a fragment could not be read; the next call goes on.
-            UnstableError: facts expire faster than they can be read.
-            ClosedError: the query was closed.
-        """
+        """Make every fragment hold at `instant` or later, and settle; return that instant."""
         self._reload_all(
             [
                 each
@@ -567,7 +545,6 @@ class Evaluation:
 
 
 def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:
-    """Others go first after its first page, which may do."""
     try:
         requests = next(task)
         while True:

@@ -103,7 +103,6 @@ def _exists(value: object) -> list[_Label]:
 
 
 def _described(pattern: object) -> tuple[str, str]:
-    """No name: it has no line."""
     match pattern:
         case algebra.BGP(patterns):
             return ("match", "") if patterns else ("", "")
@@ -148,7 +147,6 @@ def _predicates(path: algebra.Path) -> set[str]:
 
 
 def _shape(patterns: Sequence[QuadPattern]) -> _Shape:
-    """Without order, and without graphs, which FROM may have changed."""
     return frozenset(Counter((each[0], each[1], each[2]) for each in patterns).items())
 
 

@@ -95,12 +95,7 @@ class FragmentSource:
         return self._clock.local(instant) if self._past is None else instant
 
     def form(self) -> Task[Form]:
-        """Return the dataset's form, from its page or its server's description.
-
-        Raises:
-            PageError: neither has one.
-            OriginError: data name it, and it is an address of a private network.
-        """
+        """Return the dataset's form, from its page or its server's description."""
         if self._form is None:
             if self._use.named:
                 self._fetcher.destinations.named(self.url)

@@ -164,7 +164,6 @@ class KeyAnswers:
         ]
 
     def at_rest(self) -> bool:
-        """True if all keys have been answered."""
         if self._waiting:
             return False
         if self._index is not None:
@@ -185,7 +184,6 @@ class KeyAnswers:
         return batch.fragment is not None and batch.fragment.loaded
 
     def request(self, key: Solution, deliver: Deliver) -> None:
-        """Ask for the matches with this key."""
         self.report.keys += 1
         entry = self._entries[key] = _Key(deliver)
         if self._index is None:
@@ -199,7 +197,6 @@ class KeyAnswers:
             deliver([(row, 1) for row in rows])
 
     def _on_first_page(self) -> dict[Solution, dict[Solution, None]]:
-        """The first page may do, or at least come first."""
         if self._seen is None:
             self._seen = {}
             if not self._evaluation.live:
@@ -210,7 +207,6 @@ class KeyAnswers:
         return self._seen
 
     def release(self, key: Solution) -> None:
-        """Nobody looks up this key any more."""
         entry = self._entries.pop(key)
         self._waiting.pop(key, None)
         self._let_go(key, entry)

@@ -294,7 +294,6 @@ class FragmentLookup(KeyAnswers):
         self._ask(keys)
 
     def _free(self) -> int:
-        """How many more requests may be under way now."""
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
         return max(self._room(loading) - loading, 0)
 
@@ -376,11 +375,7 @@ class FragmentLeaves:
         self._fed = False
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
-        """Require estimates of all these patterns, in one round of requests.
-
-        Raises:
-            MissingEstimates: some are missing.
-        """
+        """Require estimates of all these patterns, in one round of requests."""
         patterns = tuple(patterns)
         names = {canonical_pattern(pattern) for pattern in patterns} - self._estimated
         if not names:
@@ -422,21 +417,14 @@ class FragmentLeaves:
         driver.spawn(self._source.begin(), begun, failed)
 
     def estimate(self, pattern: QuadPattern) -> Estimate:
-        """Return the estimate of a pattern.
-
-        Raises:
-            MissingEstimates: it is missing.
-        """
         self.prepare([pattern])
         return self._evaluation.learned.estimates[self._source, canonical_pattern(pattern)]
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
-        """Estimate the solutions by the smallest pattern."""
         counts = [self.estimate(pattern).count for pattern in patterns]
         return min((UNKNOWN if each is None else each for each in counts), default=1)
 
     def mark(self) -> int:
-        """A moment, for `limit`, `not_hurried` and `at_rest`."""
         return len(self._evaluation.leaves)
 
     def limit(

@@ -37,11 +37,7 @@ class HeldFacts:
         return len(self._labels)
 
     def label(self, quad: Quad) -> Label | None:
-        """Return the label of a held quad, if it has one.
-
-        Raises:
-            KeyError: it is not held.
-        """
+        """Return the label of a held quad, if it has one."""
         return self._labels[quad]
 
     def update(
@@ -286,7 +282,6 @@ class LiveFragment:
         }
 
     def next_reading(self, freshness: "Freshness") -> datetime:
-        """Return when it should be read again."""
         at, changes = self.evaluated_at, self.changes
         next_change = changes if changes is not None and changes > at else None
         if freshness.replay:

@@ -55,9 +55,6 @@ def plan_query(
 
     `now` is the value of NOW(); `allowed` are the URLs of SERVICE (``None``: any); `strict` refuses
     unknown functions, whose calls are otherwise errors.
-
-    Raises:
-        MissingEstimates: some are missing.
     """
     services: dict[Term, FragmentLeaves] = {}
     silent, loud = (
@@ -132,11 +129,7 @@ class _NoFragments:
 
 
 def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool = False) -> None:
-    """Check that a query can be answered, without any request.
-
-    Raises:
-        UnsupportedQueryError: it cannot.
-    """
+    """Check that a query can be answered, without any request."""
     for each in services_of(query.pattern):
         permitted = allowed is None or is_variable(each.endpoint) or each.silent
         if not permitted and iri_value(Term(each.endpoint)) not in (allowed or ()):

@@ -79,10 +79,6 @@ def read_pages(
 
     `strict`: only pages read then or later will do. `bare`: it is one page, and all data. `more` is
     asked when idle whether to read on.
-
-    Raises:
-        PageError: the links to the next pages loop, or do not end.
-        SourceError: a page could not be fetched.
     """
     (first,) = yield [Request(url, at, at if strict else None, bare)]
     facts: list[Fact] = []

@@ -30,7 +30,6 @@ class SilentSource:
         self._endpoint = endpoint
 
     def now(self) -> datetime:
-        """The present instant on the source's clock."""
         return self._source.now()
 
     def wake_at(self, instant: datetime) -> datetime:
@@ -53,7 +52,6 @@ class SilentSource:
         anew: bool = False,
         more: Callable[[int], bool] | None = None,
     ) -> Task[Content]:
-        """Read all matches, or the first pages."""
         return self._marked(self._source.read(pattern, at, on_page, block, anew=anew, more=more))
 
     def _marked(self, task: Task[T]) -> Task[T]:
@@ -79,11 +77,6 @@ class Services:
         return replace(self._query, pattern=pattern)
 
     def fail(self, error: ServiceError, at: datetime) -> None:
-        """Leave out the service that failed.
-
-        Raises:
-            ServiceError: it was left out already.
-        """
         if error.endpoint in self.failed:
             raise error
         self.failed[error.endpoint] = at

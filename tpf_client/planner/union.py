@@ -26,7 +26,6 @@ class UnionSource:
         self._empty: dict[Source, list[QuadPattern]] = {source: [] for source in sources}
 
     def now(self) -> datetime:
-        """The present on the first source's clock."""
         return self._sources[0].now()
 
     def wake_at(self, instant: datetime) -> datetime:

@@ -38,7 +38,6 @@ class Cursor:
         return self._tokens[self._index]
 
     def ahead(self, steps: int = 1) -> Token:
-        """Return a token further on or back."""
         return self._tokens[min(self._index + steps, len(self._tokens) - 1)]
 
     def advance(self) -> Token:

@@ -153,7 +153,6 @@ class _Keys(Remembered[int, tuple[Any, ...]]):
 
 
 def _turned(part: Any) -> Any:
-    """Numbers stay numbers, which compare fast."""
     if isinstance(part, Decimal):
         return part.copy_negate()
     return -part if isinstance(part, (int, float)) else Descending(part)

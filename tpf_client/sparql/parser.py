@@ -704,7 +704,6 @@ class Parser(Cursor):
     }
 
     def _scope_of(self, pattern: Pattern) -> set[Variable]:
-        """Extend the previous pattern's variables in scope."""
         previous, scope = self._scope
         if previous is not pattern:
             if isinstance(pattern, Extend) and pattern.input is previous:
@@ -932,7 +931,6 @@ class Parser(Cursor):
     # ------------------------------------------------------------------------- triple terms
 
     def _triple_term(self) -> TermOrVariable:
-        """Parse ``<<( s p o )>>``."""
         self.expect("<<(")
         with self.nested():
             subject = self._simple_node()

@@ -72,10 +72,6 @@ def python_term(value: object) -> Term:
     """The term of a term of rdflib, or of a Python value, for which rdflib has a literal.
 
     A plain ``str`` is a literal; an IRI is an `rdflib.URIRef`.
-
-    Raises:
-        TypeError: it is neither.
-        TermError: no such IRI, label or language tag can be written.
     """
     from rdflib.term import BNode, Literal, URIRef
 
@@ -185,11 +181,7 @@ def _json_term(term: Term) -> dict[str, Any]:
 
 
 def to_xml(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
-    """Yield SPARQL XML results, piece by piece.
-
-    Raises:
-        ResultError: a character that XML cannot express.
-    """
+    """Yield SPARQL XML results, piece by piece."""
     head = "".join(f"<variable name={_quoted(name)}/>" for name in _names(variables))
     yield f"{_XML}<head>{head}</head><results>"
     for row in rows:

@@ -16,7 +16,6 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Index of the character after the word."""
         return self.position + len(self.text)
 
 
@@ -75,11 +74,7 @@ def _patterns(*, ascii_only: bool) -> _Patterns:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Tokenize a text; the last token has the kind ``end``.
-
-    Raises:
-        QuerySyntaxError: a character that begins no token.
-    """
+    """Tokenize a text; the last token has the kind ``end``."""
     patterns = _patterns(ascii_only=text.isascii())
     tokens = []
     position = 0

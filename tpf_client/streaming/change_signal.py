@@ -70,7 +70,6 @@ class _Signal:
 
     @property
     def over(self) -> bool:
-        """True if nobody follows it any more."""
         return self._end.is_set()
 
     def add(self, heard: Heard) -> None:

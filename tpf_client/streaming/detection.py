@@ -252,7 +252,6 @@ class AnnotatedSource:
         self._matcher = Matcher(base)
 
     def now(self) -> datetime:
-        """The present instant on the server's clock."""
         return self.base.now() if self._past is None else self._past.now()
 
     def wake_at(self, instant: datetime) -> datetime:
@@ -445,7 +444,6 @@ def _named(quad: Quad) -> str:
 
 
 def _seeds(block: Block | None) -> Sequence[Binding]:
-    """Without the graph, which differs in a rewriting."""
     if block is None:
         return ({},)
     rows = [dict(zip(block.variables, row, strict=True)) for row in block.rows]
@@ -507,7 +505,6 @@ class Detected:
         return f"patterns are rewritten: {', '.join(ways)}"
 
     def extended(self, other: "Detected") -> "Detected":
-        """Add annotations detected later; none is removed."""
         if self.parts:
             pairs = zip(self.parts, other.parts, strict=True)
             return _as_one([mine.extended(newer) for mine, newer in pairs])
@@ -564,13 +561,7 @@ def detect(
     vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     past: Clock | None = None,
 ) -> Task[Detected]:
-    """Detect how the dataset at `url` is labelled; `past` is a clock for past facts.
-
-    Raises:
-        PageError: the page has no form.
-        HistoryError: past facts are asked for, and not available.
-        SourceError: a page could not be fetched.
-    """
+    """Detect how the dataset at `url` is labelled; `past` is a clock for past facts."""
     (page,) = yield [Request(url)]
     metadata = page.metadata
     if metadata.form is None:

@@ -56,7 +56,6 @@ class Job:
         return self._ended.wait(seconds)
 
     def close(self) -> None:
-        """Stop it, from whatever thread."""
         self.streamer.close()
         if not self.ended:
             self._scheduler.put(self)

@@ -200,12 +200,10 @@ class PlannedQuery:
         return self.terms is not None and terms > 2 * max(self.terms, LEAST_TERMS)
 
     def measure(self) -> None:
-        """Take note of an evaluation that succeeded."""
         if self.terms is None:
             self.terms = len(self.evaluation.dictionary)
 
     def now(self) -> datetime:
-        """The present instant on the server's clock."""
         return self.evaluation.source.now()
 
     def row(self, solution: tuple[int, ...]) -> Row:
@@ -225,7 +223,6 @@ class PlannedQuery:
             self.held_back[solution] += count
 
     def take_changes(self) -> list[Change]:
-        """Return the changes since the last tick."""
         self.hold_back()
         changes = [(solution, count) for solution, count in self.held_back.items() if count]
         self.held_back.clear()
@@ -244,7 +241,6 @@ class PlannedQuery:
         return [self.row(each) for each in self.output.rows()]
 
     def late_rows(self, at: datetime) -> list[Row]:
-        """Return the rows present by grace alone."""
         if not self.validity.any_late:
             # Nothing is to be looked at for each row, tick by tick.
             return []
@@ -368,7 +364,6 @@ class Streamer:
 
     @property
     def detected(self) -> Detected | None:
-        """The labelling of the dataset, once detected."""
         return None if self.running is None else self.running.detected
 
     @property
@@ -387,7 +382,6 @@ class Streamer:
 
     @property
     def closed(self) -> bool:
-        """True if it was stopped."""
         return self.driver.closed
 
     @property
@@ -396,18 +390,12 @@ class Streamer:
         return self.closed or (self._listener is not None and self._listener.news)
 
     def close(self) -> None:
-        """Stop at once, from whatever thread."""
         if self._listener is not None:
             self._listener.close()
         self.driver.close()
 
     def ticks(self) -> Iterator[Tick]:
-        """Evaluate now, and again whenever something expires, until closed.
-
-        Raises:
-            SourceError: the first evaluation failed; later failures are ticks with an error, except
-                in a replay, which ends.
-        """
+        """Evaluate now, and again whenever something expires, until closed."""
         woken = threading.Event()
         with closing(self.looks(woken.set)) as looks:
             for step in looks:
@@ -625,7 +613,6 @@ class Streamer:
         )
 
     def _valid_until(self, running: PlannedQuery, at: datetime) -> datetime | None:
-        """`at` where something read may have changed already."""
         instants = [self._changes] if self._changes is not None and self._changes > at else []
         wake = running.evaluation.wake_at()
         if wake is not None:

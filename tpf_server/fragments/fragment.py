@@ -45,13 +45,7 @@ class Fragment(NamedTuple):
 
 
 def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRequest:
-    """Choose the snapshot of an answer.
-
-    Raises:
-        RequestError: the URL pins a snapshot of the future.
-        SnapshotExpired: it pins a snapshot that is no longer retained.
-        PastUnknown: the state at the requested instant is unknown.
-    """
+    """Choose the snapshot of an answer."""
     live = endpoint.dataset.live
     snapshot = None
     if live is not None:

@@ -101,7 +101,6 @@ class Skolemizer:
         return node
 
     def restore_quad(self, quad: Quad) -> Quad:
-        """Return the quad as stored; see `restore`."""
         subject, predicate, value, graph = quad
         if predicate.startswith(self._opening):
             raise TermError(f"a blank node cannot be a predicate: {predicate}")

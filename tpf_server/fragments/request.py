@@ -122,7 +122,6 @@ def _term(text: str, skolemizer: Skolemizer) -> Term:
 
 
 def _disjoint(patterns: Iterable[QuadPattern]) -> list[QuadPattern]:
-    """Return disjoint patterns that together have all matches of these."""
     apart: list[QuadPattern] = []
     for each in patterns:
         pattern, k = each, 0

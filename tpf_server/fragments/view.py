@@ -28,7 +28,6 @@ class Plain:
     name = PLAIN
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:  # noqa: ARG002
-        """Return one part: the facts' own quads."""
         positions: dict[str, list[int]] = {}
         for position, term in enumerate(pattern):
             if is_variable(term):

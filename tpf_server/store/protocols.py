@@ -153,12 +153,7 @@ BatchListener: TypeAlias = Callable[[int, frozenset[Term] | None], object]
 
 
 class LiveStore(Protocol):
-    """Labelled facts. Thread-safe; every process sees a published batch at once.
-
-    Raises:
-        SnapshotExpired: by methods with a snapshot.
-        StoreError: by every method: the store cannot be read or written.
-    """
+    """Labelled facts. Thread-safe; every process sees a published batch at once."""
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """Return the newest acknowledged state, at this instant."""
@@ -169,11 +164,7 @@ class LiveStore(Protocol):
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """Return the state at an instant as it is known now, or was known at another one.
-
-        Raises:
-            PastUnknown: facts expire.
-        """
+        """Return the state at an instant as it is known now, or was known at another one."""
 
     def current(self, now: datetime) -> Snapshot:
         """Return the newest acknowledged state that can be read, now."""
@@ -222,9 +213,6 @@ class LiveStore(Protocol):
         A fact replaces the expiring fact of the same key; it ends the interval of the same key that
         is open at its start. A withdrawn quad does not hold within its interval or, without one,
         from now on. A batch with a known identifier is acknowledged again and does nothing.
-
-        Raises:
-            PublishError: a fact without a label, a label that has ended, overlapping labels.
         """
 
     def check_writing(self) -> None:

@@ -298,7 +298,6 @@ def _bare(iri: str) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Drop inner contexts, prefixes of Hydra, nulls and empty lists."""
     if isinstance(value, dict):
         cleaned = {
             name.removeprefix("hydra:"): _clean(item)

@@ -28,14 +28,7 @@ from tpf_server.workers import MOST_AT_ONCE
 
 
 def parse_body(body: bytes, media_type: str) -> list[Quad]:
-    """Return the quads of a body.
-
-    Raises:
-        MediaTypeError: an unknown format.
-        BodyError: it is malformed (with the line), nested too deep, or much larger when its
-            prefixes are
-            written out.
-    """
+    """Return the quads of a body."""
     rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
     if rdf_format is None:
         raise MediaTypeError(
@@ -95,15 +88,6 @@ class BodyReader:
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def read(self, request: Request) -> bytes:
-        """Return the whole body.
-
-        Raises:
-            LengthRequiredError: a chunked body that broke off looks complete.
-            BodyTooLargeError: the body is over the limit; none of it is read.
-            BodyError: the body broke off.
-            BusyError: too many bodies are arriving.
-            MediaTypeError: the body is compressed, or not in UTF-8.
-        """
         _check_encoding(request)
         length = request.content_length
         if length is None:

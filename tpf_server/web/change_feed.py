@@ -46,7 +46,6 @@ class ChangeFeed:
 
     @property
     def closed(self) -> bool:
-        """True when no more events will come."""
         return self._closed
 
     def close(self) -> None:

@@ -144,7 +144,6 @@ class HtmlWriter:
         return page and f"{page}#{urlencode({'query': text}, quote_via=quote)}"
 
     def _front(self, fragment: Fragment) -> dict[str, object]:
-        """Return what the front of a dataset says."""
         query = fragment.query
         endpoint, dataset = query.endpoint, query.endpoint.dataset
         static, live = dataset.static, dataset.live
@@ -268,7 +267,6 @@ class HtmlWriter:
         ]
 
     def _incoming(self, query: PinnedRequest) -> dict[str, object] | None:
-        """Return the first facts that lead to a subject."""
         leading = incoming(query)
         if leading is None:
             return None
@@ -343,7 +341,6 @@ def _names_in(endpoint: Endpoint) -> Callable[[Term], str]:
 
 
 def _example(query: PinnedRequest, pattern: QuadPattern) -> Quad | None:
-    """Return a match of a pattern with a predicate."""
     static, live = query.endpoint.dataset.static, query.endpoint.dataset.live
     quads = () if static is None else static.quads(pattern, 0, 1)
     if not quads and live is not None and query.snapshot is not None:
@@ -418,7 +415,6 @@ def _timemap(query: PinnedRequest) -> str:
 
 
 def _watching(pattern: QuadPattern) -> str:
-    """Return a query for the matches of a pattern."""
     # Variables without a name have one that nobody can write.
     subject, predicate, object_, graph = [
         f"?its_{term[2:]}" if term.startswith("?.") else term for term in pattern
@@ -451,7 +447,6 @@ def _counts(fragment: Fragment) -> str:
 
 
 def _pinned(fragment: Fragment) -> str:
-    """Return the instant that a page is about; empty: now."""
     request = fragment.query.request
     if request.snapshot is not None:
         return format_instant(from_micros(request.snapshot.instant))

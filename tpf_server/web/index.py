@@ -284,7 +284,6 @@ class QueryPage:
         self._files: PageFiles | None = None
 
     def blueprint(self) -> Blueprint:
-        """Return the rules, for `Flask.register_blueprint`."""
         blueprint = Blueprint("query", __name__)
 
         def view(name: str = "", file: str = "") -> Response:

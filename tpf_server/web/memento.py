@@ -33,12 +33,7 @@ _MOST_VALID: Final = 20_000
 
 
 def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
-    """Return the changes of a fragment, from the instant ``at`` on, or from the first known one.
-
-    Raises:
-        NotFoundError: the dataset has no live facts.
-        PastUnknown, SnapshotExpired: see `pin`.
-    """
+    """Return the changes of a fragment, from the instant ``at`` on, or from the first known one."""
     live = endpoint.dataset.live
     if live is None:
         raise NotFoundError(f"dataset {endpoint.dataset.settings.name} has no history")

@@ -139,7 +139,6 @@ class Metrics:
                     _log.warning("requests are not counted: %s", error)
 
     def show(self, datasets: Iterable[OpenDataset], now: datetime) -> Response:
-        """Answer in the text format of Prometheus."""
         self.add_up()
         registry = self._registry
         if MULTIPROCESS_VARIABLE in os.environ:

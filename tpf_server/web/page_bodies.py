@@ -186,7 +186,6 @@ class PageBodies:
         return page
 
     def put(self, content: str, encoding: str | None, page: SentPage) -> None:
-        """Keep a page while there is room."""
         if self._once is not None and (key := hash((content, encoding))) not in self._once:
             if len(self._once) >= _REMEMBERED:
                 self._once.clear()

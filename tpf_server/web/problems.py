@@ -44,7 +44,6 @@ class Problems:
         self._settings = settings
 
     def of_error(self, error: ServerError, request: Request) -> Response:
-        """Answer for a `ServerError`."""
         if isinstance(error, StoreError) and error.status >= 500:
             return self.of_failure(error, request)
         return self._answer(error.status, error.title, str(error), error.headers, request)

@@ -146,13 +146,7 @@ _MAX_BATCH_ID = 200
 
 
 def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
-    """Publish or withdraw the facts in the body; ``201`` with a receipt once that is durable.
-
-    Raises:
-        ForbiddenError: the dataset takes no facts, or no token is set.
-        UnauthorizedError: no token, or a wrong one.
-        PublishError: the facts cannot be published.
-    """
+    """Publish or withdraw the facts in the body; ``201`` with a receipt once that is durable."""
     dataset = endpoint.dataset
     token = dataset.settings.token or site.settings.publish_token
     authorize(request, token, "publishing")

@@ -99,12 +99,7 @@ def read_fragment(
     environ: WSGIEnvironment,
     url: str,
 ) -> Reply:
-    """Answer with a page, or with ``304`` where the client has it.
-
-    Raises:
-        NotAcceptableError: the client accepts none of the formats.
-        SnapshotExpired: the URL pins a snapshot that is no longer retained.
-    """
+    """Answer with a page, or with ``304`` where the client has it."""
     if chosen is None:
         chosen = negotiator.by_accept(environ.get("HTTP_ACCEPT"))
     now = site.clock.now()

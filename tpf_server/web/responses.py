@@ -41,7 +41,6 @@ def client_of(environ: WSGIEnvironment, settings: Settings) -> str:
 
 
 def _last(field: str) -> str:
-    """Return the value of the nearest proxy."""
     return field.rpartition(",")[2].strip()
 
 

@@ -65,13 +65,7 @@ _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 def changes(site: Site, endpoint: Endpoint, request: Request) -> Response:
-    """Return the changes of a dataset from now on, or after the batch in ``Last-Event-ID``.
-
-    Raises:
-        NotFoundError: changes are off, or the dataset has no live facts.
-        NotAcceptableError: the client takes no events.
-        BusyError: too many followers.
-    """
+    """Return the changes of a dataset from now on, or after the batch in ``Last-Event-ID``."""
     live = endpoint.dataset.live
     if live is None or not endpoint.changes_url:
         name = endpoint.dataset.settings.name
@@ -251,7 +245,6 @@ class Views:
         return _read(answer)
 
     def void(self) -> Response:
-        """Where VoID looks for descriptions of datasets."""
         return _read(lambda: see_other(self._base()))
 
     def robots(self) -> Response:
@@ -338,7 +331,6 @@ class Views:
         return _read(answer)
 
     def annotation(self, name: str, kind: str, digest: str) -> Response:
-        """Redirect from the name of an annotation."""
         return self._described(_described_annotation, name, kind, digest)
 
     def blank_node(self, name: str, label: str) -> Response:
@@ -353,11 +345,9 @@ class Views:
         return _read(lambda: see_other(described))
 
     def nothing(self, path: str) -> Response:
-        """Raise `NotFoundError` for any other path."""
         raise NotFoundError(f"there is nothing at /{path}")
 
     def dress(self, response: Response) -> Response:
-        """Add the header fields of all answers."""
         public = not request.path.endswith("/facts")
         return dress(response, self._site.clock.now(), self._base(), public)
 

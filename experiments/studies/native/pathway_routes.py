@@ -47,7 +47,6 @@ def _events(path: Path, seconds: int, commit: int) -> Iterator[tuple[int, ...]]:
 
 
 def _nearest(numerator: Any, denominator: int) -> Any:
-    """Round halves up, exact as decimals in the queries."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 

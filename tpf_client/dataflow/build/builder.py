@@ -184,7 +184,6 @@ def attach_exists(
 
 
 def _filtered(pattern: Pattern) -> tuple[list[Expression], Pattern]:
-    """Split off the filters that depend on a solution alone."""
     conditions: list[Expression] = []
     while isinstance(pattern, algebra.Filter):
         conjoined = list(conjuncts(pattern.condition))
@@ -369,12 +368,7 @@ def _output(
 
 
 def build_service(builder: Construction, pattern: algebra.Service, seed: Node | None) -> Node:
-    """Build the solutions of a pattern at an endpoint, or at those of `seed`.
-
-    Raises:
-        UnsupportedQueryError: there are no endpoints to ask, or nothing names them.
-        SourceError: a value names no endpoint.
-    """
+    """Build the solutions of a pattern at an endpoint, or at those of `seed`."""
     if builder.services.leaves is None:
         raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
     if not is_variable(pattern.endpoint):
@@ -422,9 +416,6 @@ def build_query(
 
     ASK gives a solution where the answer is yes, DESCRIBE its triples. With `kept` the answer is
     maintained: ASK gives the empty solution, CONSTRUCT distinct triples.
-
-    Raises:
-        UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
     """
     builder = Builder(leaves, flow, environment, services, query.dataset)
     pattern = restrict(query.pattern, query.dataset, builder.fresh)
@@ -722,5 +713,4 @@ class Builder(Construction):
         return self._correlated(self.reduced(modified.node, modified.variables))
 
     def modified(self, pattern: Pattern, seed: Node | None) -> Modified:
-        """Build a pattern with its solution modifiers."""
         return build_modified(self, pattern, seed)

@@ -140,7 +140,6 @@ class Construction(ABC):
     # ----------------------------------------------------------------------------- helpers
 
     def fresh(self) -> Variable:
-        """A hidden variable that occurs nowhere else."""
         return Variable(f"?.x{next(self._numbers)}")
 
     def compiler(self, node: Node, row: int | None = None) -> Compiler:
@@ -198,7 +197,6 @@ class Construction(ABC):
         always: bool = False,
         expression: Expression | None = None,
     ) -> Node:
-        """Add a variable (see `Extend`)."""
         asks = node.askable and not volatile
         return self.flow.add(
             Extend(

@@ -50,7 +50,6 @@ class JoinOrder:
         return math.inf if guessed else self._expected(pattern)
 
     def _marks(self, pattern: Pattern) -> tuple[bool, bool]:
-        """Has it a path, and must its count be guessed?"""
         entry = self._guessed.get(id(pattern))
         if entry is None:
             path = guessed = isinstance(pattern, Path)

@@ -75,7 +75,6 @@ def build_group(
 def _values_of(
     compiler: Compiler, expressions: Sequence[Expression | None], node: Node
 ) -> Callable[[Solution], tuple[Any, ...]]:
-    """``None`` is the whole solution (``COUNT(DISTINCT *)``)."""
     plain = [each for each in expressions if each is not None]
     if len(plain) == len(expressions):
         return compiler.bindings(plain)

@@ -165,11 +165,9 @@ class Values(Node):
 
     @property
     def pending(self) -> bool:
-        """True if nothing was sent yet."""
         return not self._sent
 
     def flush(self) -> None:
-        """Send the solutions, once."""
         if not self._sent:
             self._sent = True
             for row in self._rows:
@@ -224,7 +222,6 @@ class Distinct(Node):
 
     @property
     def empty(self) -> bool:
-        """True if there is no solution now."""
         return not self._counts
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -284,7 +281,6 @@ class Output:
 
     @property
     def ordered(self) -> bool:
-        """True if the rows have an order."""
         return self._order is not None
 
     def _push(self, solution: Solution, count: int) -> None:

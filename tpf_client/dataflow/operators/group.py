@@ -69,7 +69,6 @@ class Group(Node):
 
     @property
     def pending(self) -> bool:
-        """True if something happened to a group."""
         return bool(self.groups.touched)
 
     def loose(self) -> bool:

@@ -66,12 +66,10 @@ class Matching(Node):
         self._knows_all = knows_all
 
     def limit(self, work: Work) -> None:
-        """See `Node.limit`: compared pairs count as rows."""
         self._work = work
 
     @property
     def pending(self) -> bool:
-        """True if a left solution was touched."""
         return bool(self._touched)
 
     def matched(self, left: Solution, right: Solution, count: int) -> None:
@@ -196,7 +194,6 @@ class LeftJoin(Matching):
         super().__init__(left, right, how, how.schema, left.certain, pair)
 
     def matched(self, left: Solution, right: Solution, count: int) -> None:
-        """Send a pair at once."""
         merged = self._merge(left, right)
         if merged is not None and count:
             self.emit(merged, count)

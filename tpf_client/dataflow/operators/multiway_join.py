@@ -128,7 +128,6 @@ class MultiwayJoin(Node):
             self._release(each)
 
     def adapt(self) -> bool:
-        """Choose the routes anew; whether any changed."""
         changed = False
         for number, each in enumerate(self.inputs):
             if each.seldom and each.order:

@@ -110,7 +110,6 @@ class _Rows:
 
     @property
     def pending(self) -> bool:
-        """True if solutions came or went."""
         return bool(self._changes)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -191,7 +190,6 @@ class TopK(Node):
 
     @property
     def pending(self) -> bool:
-        """True if something happened to a row."""
         return self._source.pending
 
     @property
@@ -202,7 +200,6 @@ class TopK(Node):
         return self._offset, self._end
 
     def flush(self) -> None:
-        """Send what entered and left the window."""
         changed = self._source.changed()
         if not changed:
             return

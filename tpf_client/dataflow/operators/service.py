@@ -42,7 +42,6 @@ class EachEndpoint(Node):
 
     @property
     def leads_elsewhere(self) -> bool:
-        """True if an endpoint was named."""
         return bool(self._entries or self._early)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -99,7 +98,6 @@ class OnDemand(Node):
 
     @property
     def leads_elsewhere(self) -> bool:
-        """True if a solution came."""
         return self._entry is not None or bool(self._early)
 
     def _push(self, solution: Solution, count: int) -> None:

@@ -293,7 +293,6 @@ class Sum:
         return self._typed.encode(total)
 
     def result_of(self, count: int, total: int, decimals: int) -> TermId:
-        """Return the result for numbers summed elsewhere."""
         if self._average and count:
             total = total // count if total >= 0 else -(-total // count)
         elif not decimals:
@@ -356,7 +355,6 @@ class GroupConcat(_Counts):
         super().__init__()
 
     def limit(self, work: Work) -> None:
-        """Bound the values (and characters) read."""
         self._work = work
 
     def result(self) -> TermId:

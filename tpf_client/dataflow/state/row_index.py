@@ -147,7 +147,6 @@ class RowBag:
             return
 
     def rest(self, columns: Columns) -> Columns:
-        """The columns that are not among these."""
         return tuple(column for column in self._all if column not in columns)
 
     def statistics(self, columns: Columns, rows: int) -> "RowStatistics":

@@ -147,7 +147,6 @@ class Compiler:
     # ----------------------------------------------------------------------- for closures
 
     def term(self, expression: Expression) -> TermOf:
-        """Compile to a term identifier, never 0."""
         match expression:
             case VariableRef(variable):
                 column = self._columns.get(variable)
@@ -184,7 +183,6 @@ class Compiler:
                 return keep
 
     def value(self, expression: Expression) -> ValueOf:
-        """A closure that gives a typed value."""
         match expression:
             case VariableRef(variable):
                 column = self._columns.get(variable)

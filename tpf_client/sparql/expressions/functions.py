@@ -365,11 +365,7 @@ pattern_of = lru_cache(maxsize=256)(_Pattern)
 
 
 def regex(pattern: str, flags: str = "", spend: Spend = free) -> Regex:
-    """Compile an XPath regular expression.
-
-    Raises:
-        EvaluationError: the pattern or a flag is wrong.
-    """
+    """Compile an XPath regular expression."""
     entry = pattern_of(pattern, flags)
     if entry.price:
         price, entry.price = entry.price, 0
@@ -480,12 +476,7 @@ _GROUP = re.compile(r"\\(.)|\$([0-9]+)|([\\$])", re.DOTALL)
 
 
 def replace(text: str, pattern: str, replacement: str, flags: str = "", spend: Spend = free) -> str:
-    """fn:replace.
-
-    Raises:
-        EvaluationError: an argument is wrong, the pattern matches the empty string, or the result
-            is too long.
-    """
+    """fn:replace."""
     compiled = regex(pattern, flags, spend)
     if compiled.found_in(""):
         raise EvaluationError
@@ -555,7 +546,6 @@ def _plain(value: Value) -> str:
 
 
 def _compatible(left: Value, right: Value) -> tuple[str, str]:
-    """Section 17.4.3.1.2."""
     texts = _text_of(left), _text_of(right)
     if isinstance(right, LanguageString) and (
         not isinstance(left, LanguageString) or left.language != right.language

@@ -57,11 +57,7 @@ def _raise(value: Any, rank: int) -> Any:
 
 
 def promoted(left: Value, right: Value) -> tuple[int, Any, Any]:
-    """Bring two numbers to one type, returned as its rank (section 17.3).
-
-    Raises:
-        EvaluationError: one of them is not a number.
-    """
+    """Bring two numbers to one type, returned as its rank (section 17.3)."""
     one, other = _RANK.get(type(left)), _RANK.get(type(right))
     if one is None or other is None:
         raise EvaluationError
@@ -172,11 +168,7 @@ def unchanged(value: Value) -> Value:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """``left = right``.
-
-    Raises:
-        EvaluationError: nobody knows.
-    """
+    """``left = right``."""
     kind, other = type(left), type(right)
     if kind is other:
         if isinstance(left, Opaque) and isinstance(right, Opaque):

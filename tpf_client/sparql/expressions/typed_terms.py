@@ -29,7 +29,6 @@ class Remembered(dict[KeyT, KeptT]):
     """A cache by identifier, which does not count as holding terms."""
 
     def remember(self, key: KeyT, value: KeptT) -> None:
-        """Keep a value, among the latest ones."""
         if len(self) >= _MOST:
             self.clear()
         self[key] = value

@@ -53,7 +53,6 @@ class Single(float):
     __slots__ = ()
 
     def __new__(cls, value: float) -> "Single":
-        """Round to 32 bits."""
         try:
             return super().__new__(cls, struct.unpack("f", struct.pack("f", value))[0])
         except OverflowError:
@@ -247,11 +246,7 @@ def decimal_of_float(value: float) -> Decimal:
 
 
 def divide(left: Decimal, right: Decimal) -> Decimal:
-    """Divide decimals, truncated to their precision.
-
-    Raises:
-        EvaluationError: division by zero, or the quotient is too long.
-    """
+    """Divide decimals, truncated to their precision."""
     if not right:
         raise EvaluationError
     try:

@@ -96,7 +96,6 @@ class Negotiator:
         self._cached = lru_cache(maxsize=256)(self._choose)
 
     def by_suffix(self, suffix: str) -> Chosen | None:
-        """Return the format of a URL's suffix."""
         return self._by_suffix.get(suffix)
 
     def by_accept(self, header: str | None) -> Chosen:

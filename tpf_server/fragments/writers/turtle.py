@@ -122,7 +122,6 @@ def _lines(data: QuadColumns, names: PredicateNames) -> str:
 
 
 def _relative(text: str, first: str, objects: Iterable[str]) -> str:
-    """Return a text of statements with its base, or unchanged."""
     match = _ORIGIN.match(first)
     if match is None:
         return text

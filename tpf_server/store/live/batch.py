@@ -135,7 +135,6 @@ class _Planner:
         return self._standing(rows, position - 1, -1), self._standing(rows, position, 1)
 
     def _standing(self, rows: Sequence[int], position: int, step: int) -> int | None:
-        """Return the first standing version from a position on."""
         goes_on, passed = self._passed[step], []
         while 0 <= position < len(rows) and not self._stands(rows[position]):
             passed.append(position)

@@ -96,7 +96,6 @@ class RetirementQueue:
         return self._ends[EXPIRING].is_due(expired) or self._ends[INTERVALS].is_due(history)
 
     def tidy(self, work: int) -> None:
-        """Drop entries of replaced or retired rows."""
         while self._superseded and not self._is_superseded(self._superseded[0]):
             self._superseded.popleft()
         standing = self._rows.live_rows - len(self._superseded)
@@ -430,7 +429,6 @@ class FactIndex:
         self._free_slots.update(slots)
 
     def take_back(self, record: Record) -> None:
-        """Undo a record that was not written."""
         self.give_back(
             (version.row for version in record.added),
             {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
@@ -648,7 +646,6 @@ class BatchEvents:
         return results
 
     def read(self, parts: Sequence[_Part]) -> list[FactEvent]:
-        """Return the events of parts. Thread-safe."""
         with self._lock:
             cut = {each.sequence: self._slices.get(each.sequence) for each in parts}
             for sequence in filter(cut.get, cut):

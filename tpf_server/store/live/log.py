@@ -193,11 +193,7 @@ def left_out(settings: Mapping[str, str], first: int) -> int:
 
 
 class Log(Protocol):
-    """The batches of one dataset, for all processes. Thread-safe.
-
-    Raises:
-        StoreError: by every method: it cannot be read or written.
-    """
+    """The batches of one dataset, for all processes. Thread-safe."""
 
     def setting(self, name: str, value: str) -> str:
         """Return the value of a setting; set it to `value` if it is new."""

@@ -145,7 +145,6 @@ class PostgresLog:
             return self._read.ask(ask)
 
     def changed(self) -> bool:
-        """See `Log`: one small query."""
         with self._lock:
             ((last,),) = self._rows("SELECT max(sequence) FROM batches")
             changed, self._last = last != self._last, last

@@ -130,7 +130,6 @@ class Timeline:
         return _with_label(rows, result, start, end)
 
     def _not_ended(self, started: int, instant: int) -> Array:
-        """Return positions below `started` whose version ends after the instant."""
         below = np.arange(_CHILDREN)
         nodes: Array = np.arange(len(self._levels[-1]))
         for height in range(len(self._levels) - 1, -1, -1):

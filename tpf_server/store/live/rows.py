@@ -140,7 +140,6 @@ class Rows:
             self._rows_of.extend([None] * (size - len(self._rows_of)))
 
     def row_in_use(self, row: int) -> bool:
-        """True where this row holds a version."""
         return row < len(self.added) and self.added[row] != _NOT_USED
 
     def exists(self, row: int, sequence: int) -> bool:
@@ -148,7 +147,6 @@ class Rows:
         return self.added[row] <= sequence < self.removed[row]
 
     def slot_in_use(self, slot: int) -> bool:
-        """True where this slot holds a row."""
         return slot < len(self._rows_of) and self._rows_of[slot] is not None
 
     def insert(self, version: Version, added: int, removed: int) -> bool:
@@ -215,7 +213,6 @@ class Rows:
         return slot, empty
 
     def release_slot(self, slot: int) -> None:
-        """Release the terms of an empty slot."""
         for column in (self.subject_of, self.predicate_of, self.graph_of):
             self.terms.release(column[slot])
 

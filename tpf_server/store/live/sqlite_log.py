@@ -64,7 +64,6 @@ class Acknowledged:
         self._file: int | None = None
 
     def read(self) -> Last | None:
-        """Return the batch; ``None`` for no file."""
         for number in range(_TRIES):
             if number:  # another process was writing just then, perhaps
                 time.sleep(_PAUSE_SECONDS)
@@ -141,7 +140,6 @@ class SqliteLog:
             self._keep_apart()
 
     def _refuse_loss(self) -> None:
-        """Check that all acknowledged batches are there, without changing anything."""
         try:
             # First what must be there, then what is there: others may be publishing. Where they
             # have told of their first batch between the two looks, there is more to compare with.
@@ -334,7 +332,6 @@ class SqliteLog:
 
 
 def _lost(connection: sqlite3.Connection, last: Last | None, path: Path) -> str | None:
-    """Return why batches must have been lost, or ``None``."""
     tables = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     if not {("settings",), ("batches",)} <= set(tables):
         # Made, but not yet filled.

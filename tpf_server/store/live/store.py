@@ -177,7 +177,6 @@ class Cleaner:
                 after, more = record.sequence, True
 
     def clean(self, record: Record) -> None:
-        """Drop records that this one made superfluous."""
         self._entries += record.entries
         if self._dropped or self._seldom:
             self._log.drop(self._dropped, record.published - self._remember)
@@ -559,7 +558,6 @@ class IndexedLiveStore:
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """See `LiveStore`: by slot."""
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.facts(pattern, snapshot, offset, limit)

@@ -38,12 +38,7 @@ def fetched_store(url: str, cache: Path) -> Path:
 
 
 def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
-    """Fetch the store of a URL unless it is here already; return its directory.
-
-    Raises:
-        StoreFormatError: there is no store, or it is of another version or corrupt.
-        StoreUnreachableError: the object store does not answer, or refuses.
-    """
+    """Fetch the store of a URL unless it is here already; return its directory."""
     # Who fetches nothing loads no numpy.
     from tpf_server.store.static.parts import PartsManifest, store_of_parts
     from tpf_server.store.static.writing import switch_to, writing_folder

@@ -157,7 +157,6 @@ class RemoteFolder:
                 yield block
 
     def read(self, name: str) -> bytes:
-        """Read a small file; see `blocks`."""
         return b"".join(self.blocks(name))
 
     def write(self, name: str, blocks: Iterable[bytes]) -> None:
@@ -179,7 +178,6 @@ class RemoteFolder:
                 raise
 
     def put(self, name: str, file: Path) -> None:
-        """Copy a local file; see `write`."""
         with file.open("rb") as content:
             self.write(name, iter(partial(content.read, _BLOCK), b""))
 

@@ -57,13 +57,7 @@ def asked_again(ask: Callable[[], ResultT]) -> ResultT:
 def http_answer(
     method: str, url: str, accepted: Container[int] = range(200, 400), **options: Any
 ) -> requests.Response:
-    """Return an answer of an accepted status, without reading its body.
-
-    Raises:
-        FileNotFoundError: WebHDFS answers that there is no such file.
-        AgainError: there is no answer, or a passing error.
-        OSError: any other refusal.
-    """
+    """Return an answer of an accepted status, without reading its body."""
     # Where a file is compressed, its name says so; nothing else is to compress it.
     headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
     try:

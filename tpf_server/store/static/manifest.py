@@ -51,7 +51,6 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
         return sum(entry.bytes for entry in self.files.values())
 
 

@@ -68,12 +68,7 @@ def _parsed_quad(quad: ox.Quad) -> Quad:
 def parse_rdf(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
 ) -> Iterator[ox.Quad]:
-    """Parse a document in memory; iterating raises `SyntaxError` where it is malformed.
-
-    Raises:
-        NestingError: it is nested too deep or, while it is iterated over, has a term too long.
-        ValueError: the base is no IRI.
-    """
+    """Parse a document in memory; iterating raises `SyntaxError` where it is malformed."""
     check_nesting((content,), rdf_format.media_type, base=base or "")
     parsed = ox.parse(content, rdf_format, base_iri=base, rename_blank_nodes=rename)
     return short_terms(parsed, content)

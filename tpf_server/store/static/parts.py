@@ -52,7 +52,6 @@ class PartsManifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
         return sum(part.bytes for parts in self.parts.values() for part in parts)
 
     def text(self) -> bytes:

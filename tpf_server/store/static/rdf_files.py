@@ -196,7 +196,6 @@ class BlankNodeScope:
         self._texts: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
-        """Return the scoped text of a blank node ``_:label``."""
         if self._keep:
             return f"_:f{self._number}-{text[2:]}"
         scoped = self._texts.get(text)

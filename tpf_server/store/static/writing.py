@@ -59,11 +59,6 @@ def write_store(
         prefixes: prefix to namespace.
         source: what the store is made from.
         generation: the name of the folder of its files; ``None``: a new one.
-
-    Raises:
-        StoreBusyError: another process is writing this store.
-        StoreError: the directory holds something else, or the input is not as described.
-        OSError: the disk is full or not writable.
     """
     names = tuple(orders)
     if names not in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS):
