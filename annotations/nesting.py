@@ -1,8 +1,7 @@
-"""Refuse documents that nest without end, or that grow when they are read.
+"""Refuse documents that nest without end, or that grow when they are read, in linear time.
 
-Thousands of nested triple terms, JSON-LD objects or context terms end the process; XML takes time
-quadratic in its depth and attributes, and its entities multiply; namespaces, bases and prefixes are
-written out again and again. So documents are checked first, in linear time.
+Nested triple terms, JSON-LD objects and context terms can end the process; XML's depth, attributes
+and entities, and namespaces, bases and prefixes, can take all time or memory.
 """
 
 import json
@@ -51,11 +50,8 @@ def check_nesting(
 ) -> None:
     """Refuse a document that could harm its parser.
 
-    Args:
-        pieces: the document; iterated over up to three times.
-        media_type: JSON, XML, or else the Turtle family.
-        base: precedes relative IRIs.
-        entities: XML may declare entities, as ontologies do; otherwise declarations are counted.
+    `pieces` are iterated over up to three times; `entities`: XML may declare some, as ontologies
+    do.
     """
     if media_type == "application/rdf+xml":
         _XmlCheck(len(base), entities=entities).read(pieces)
@@ -240,10 +236,7 @@ def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
-    """Count the declarations of contexts for every object or name they are copied to.
-
-    A nested context is processed wherever its term is used: then every text and object counts.
-    """
+    """Count the declarations of contexts for every object or name they are copied to."""
     reach = [(0, 0)]
     """Of each object around: bytes of the contexts that it has and inherits, and how much their
     vocabularies and bases put before a name."""

@@ -103,10 +103,7 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordedHour:
-    """A recorded feed and the hour of it that is shown.
-
-    `inputs` are command arguments, `speed` feed seconds per second, `zone` that of its times.
-    """
+    """A recorded feed and the hour of it that is shown."""
 
     source: str
     inputs: tuple[str, ...]

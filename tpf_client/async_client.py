@@ -47,10 +47,7 @@ _NAP = 60.0
 async def answered_async(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> AsyncGenerator[T]:
-    """Send the requests of a query's steps and await them; yield everything else.
-
-    `wake` is called, too, whenever the consumer should look again.
-    """
+    """Send the requests of a query's steps and await them; yield everything else."""
     woken, loop = asyncio.Event(), asyncio.get_running_loop()
 
     driver.when_woken(in_turn(woken.set, wake))

@@ -1,15 +1,7 @@
-"""The entry points of all commands, effective from their first instant.
+"""The entry points of all commands. Whatever ends one gives at most one line.
 
-Interrupts (also while modules load), missing extras, I/O errors and closed pipes end a command with
-at most one line, so this module loads nothing slow.
-
-| exit status | |
-|---|---|
-| 0 | done |
-| 1 | failed; one line of standard error says why |
-| 2 | wrong use |
-| 129, 130, 143 | hung up, interrupted, terminated: nothing is left behind |
-| 141 | nobody reads the output any more |
+It loads nothing slow. Exit status: 0, 1 (failed), 2 (wrong use), 129, 130 and 143 (hung up,
+interrupted, terminated), 141 (nobody reads the output).
 """
 
 import io
@@ -40,10 +32,7 @@ _CONTROLS = re.compile(
 
 
 def printable(text: str) -> str:
-    """Replace control characters, except newlines and tabs, by U+FFFD.
-
-    That covers escape sequences (C0 and C1), bidirectional overrides and lone surrogates.
-    """
+    """Replace control characters, except newlines and tabs, by U+FFFD."""
     return _CONTROLS.sub("\ufffd", text)
 
 
@@ -278,10 +267,7 @@ def _close_output() -> None:
 
 
 class NamedOutput(io.FileIO):
-    """An unbuffered output file whose errors have a name.
-
-    `file` is its path, or an open descriptor, which stays open.
-    """
+    """An unbuffered output file whose errors have a name."""
 
     def __init__(self, file: Any, name: str) -> None:
         super().__init__(file, "w", closefd=not isinstance(file, int))

@@ -1,23 +1,12 @@
 """Errors of the client.
 
 ClientError
-├── QueryError
-│   ├── QuerySyntaxError
-│   └── UnsupportedQueryError
-├── SourceError
-│   ├── ConnectionFailedError
-│   ├── HttpError
-│   ├── ParseError
-│   ├── PageError
-│   ├── PageTooLargeError
-│   ├── OriginError
-│   ├── ServiceError
-│   ├── HistoryError
-│   ├── SourceLimitError
-│   └── UnstableError
-├── MapTilesError
-├── LimitError
-└── ClosedError
+    QueryError
+        QuerySyntaxError, UnsupportedQueryError
+    SourceError
+        ConnectionFailedError, HttpError, ParseError, PageError, PageTooLargeError, OriginError,
+        ServiceError, HistoryError, SourceLimitError, UnstableError
+    MapTilesError, LimitError, ClosedError
 """
 
 

@@ -87,11 +87,7 @@ def head_of(head: Mapping[str, Any]) -> dict[str, Any]:
 def status_of(
     update: Update, head: Mapping[str, Any], rows: int, all_work: Mapping[str, int]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the name and data of the event about an answer's state.
-
-    `head` is `Update.head`; `rows` is the size of the answer; `all_work` are the requests of all
-    queries.
-    """
+    """Return the name and data of the event about an answer's state."""
     if update.error is not None:
         return "error", {name: head[name] for name in ("at", "error", "next_look")}
     names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
@@ -110,10 +106,7 @@ def data_text(data: Mapping[str, Any], lists: Mapping[str, Sequence[Solution]]) 
 
 
 class LiveAnswer:
-    """One continuous query and its followers. Thread-safe.
-
-    `work` returns the requests of all queries; `over` is called when there will be no more events.
-    """
+    """One continuous query and its followers. Thread-safe."""
 
     def __init__(
         self,
@@ -369,11 +362,7 @@ class FollowedBody:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A query to follow.
-
-    `max_interval` is the most seconds between two evaluations, `grace` those for which an expired
-    fact stays.
-    """
+    """A query to follow."""
 
     text: str
     max_interval: float | None = None
@@ -385,10 +374,7 @@ Start: TypeAlias = Callable[[Wish], Stream]
 
 
 class LiveAnswers:
-    """The followed answers: one for all who ask the same. Thread-safe.
-
-    `start` makes streams; `work` returns the requests of all queries.
-    """
+    """The followed answers: one for all who ask the same. Thread-safe."""
 
     def __init__(self, start: Start, clock: Clock, most_rows: int | None, work: WorkCounts) -> None:
         self._start = start

@@ -1,7 +1,6 @@
 """The files of the page, for any static host or the endpoint.
 
-Queries run in the browser, by this package in a worker, or at the endpoint. File names contain
-hashes, for permanent caching; ``index.html`` names the current files.
+Names contain hashes, for permanent caching; ``index.html`` names the current files.
 """
 
 import gzip
@@ -46,14 +45,7 @@ _HTML: Final = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file of the page.
-
-    Args:
-        media_type: its type.
-        content: its bytes, or their path without ``.gz``.
-        policy: the Content-Security-Policy of a page or worker.
-        caching: its Cache-Control.
-    """
+    """A file of the page."""
 
     media_type: str
     content: bytes | Path
@@ -96,11 +88,8 @@ class PageSettings:
 
     Args:
         datasets: URLs to ask where a link names none.
-        examples: queries that the page offers.
         endpoint: queries run at the endpoint beside the page, not in the browser.
         continuous: path of the same server's continuous queries; empty: none.
-        tiles: of its map.
-        title: of the page.
     """
 
     datasets: Sequence[str] = ()

@@ -1,8 +1,6 @@
-"""Python for the browser: fetched once, checked, trimmed, compressed.
+"""Python for the browser: Pyodide's npm package, fetched once, checked, trimmed, compressed.
 
-Pyodide's npm package is fetched from the configured registry at installation (by hand: `python -m
-tpf_client.page_runtime`), checked against the hash below, and cached. Only the standard library is
-imported, for building a wheel.
+By hand: `python -m tpf_client.page_runtime`. It imports only the standard library, to build wheels.
 """
 
 import ast
@@ -167,10 +165,7 @@ def _listing(folder: Path) -> dict[str, Any]:
 
 
 def fetched_runtime(quality: int = 9) -> Path:
-    """Fetch the files into the cache unless there; return their folder.
-
-    `quality` is Brotli's, up to 11: a tenth smaller, ten times slower.
-    """
+    """Fetch the files into the cache unless there; return their folder."""
     target = cache_folder()
     listing = _listing(target)
     made_well = listing.get("quality", 0) >= quality and (listing["compiled"] or not _node())
@@ -256,12 +251,7 @@ def _node() -> str | None:
 
 
 def _compiled(archive: bytes, folder: Path) -> bytes | None:
-    """Compile the modules in an archive; ``None``: there is no Node that can.
-
-    Args:
-        archive: of modules.
-        folder: the files of the runtime, not compressed.
-    """
+    """Compile the modules in an archive; ``None``: there is no Node that can."""
     node = _node()
     if node is None:
         return None
@@ -405,10 +395,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def put_runtime(quality: int = 9) -> bool:
-    """Put the files into the package; return success.
-
-    A failure is a line on standard error: only the page needs them.
-    """
+    """Put the files into the package; return success."""
     try:
         source = fetched_runtime(quality)
         shutil.rmtree(FOLDER, ignore_errors=True)

@@ -139,11 +139,7 @@ def _body(environ: WsgiEnvironment) -> str:
 
 
 def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, str]) -> str:
-    """Negotiate the media type; ours first where the client does not care.
-
-    `offered` maps our types to their formats, `aliases` other types of these. Source: RFC 9110,
-    section 12.5.1.
-    """
+    """Negotiate the media type (RFC 9110, section 12.5.1), by default our first."""
     ranges = []
     for part in accept.split(","):
         kind, *parameters = (each.strip().lower() for each in part.split(";"))

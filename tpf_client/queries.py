@@ -55,8 +55,7 @@ OnProgress: TypeAlias = Callable[[int, int], object]
 class Answer:
     """The solutions of a query that is evaluated once, as they become known.
 
-    Once non-monotone operators had to be flushed early, output is held back to the end. If a
-    fragment is much longer than promised and nothing was handed out yet, the query is planned
+    If a fragment is much longer than promised before anything was handed out, the query is planned
     again.
     """
 
@@ -347,10 +346,7 @@ LEAST_PERIOD = 1e-6
 
 
 class Queries:
-    """Answer queries over some datasets, each by itself, as steps.
-
-    The fetcher's limits and caches are shared; whoever runs the steps lets it fetch.
-    """
+    """Answer queries over some datasets, each by itself, as steps."""
 
     def __init__(
         self,

@@ -60,10 +60,7 @@ _LiveKey: TypeAlias = tuple[Path | str, LiveSettings, str]
 
 
 class DatasetOpener:
-    """Open datasets, anew whenever the settings change.
-
-    An open live store is shared: opening it would read all its facts once more.
-    """
+    """Open datasets, anew whenever the settings change."""
 
     def __init__(self) -> None:
         # A store that was closed is not kept in memory.
@@ -196,10 +193,9 @@ def create_blueprint(
 ) -> Blueprint:
     """Return the fragment server as a part of another Flask application.
 
-    All paths below its ``url_prefix`` are its own; without one, all that the application has no
-    rule for. `base_url` includes the prefix. Nobody closes the datasets' stores. The service of
-    continuous queries, if any, is ``app.extensions["tpf_server.continuous"]``: `start` it to read
-    remote graphs again by a timer, and `close` it in the end.
+    All paths below its ``url_prefix`` (part of `base_url`) are its own. Nobody closes the stores.
+    ``app.extensions["tpf_server.continuous"]`` is the service of continuous queries, if any:
+    `start` it to read remote graphs by a timer, and `close` it in the end.
     """
     blueprint = Blueprint(name, __name__)
     site = _site(settings, datasets, clock)
@@ -364,11 +360,7 @@ def factory() -> Reloading:
 
 
 def _end_with(parent: "BaseProcess") -> None:
-    """Stop when the supervising process is gone without having ended this one.
-
-    A worker that stayed would answer on the port of the next server. A second signal would hang in
-    granian's shutdown, so it ends in any case.
-    """
+    """Stop when the supervising process is gone: the next server has the same port."""
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_END_SECONDS)

@@ -35,9 +35,8 @@ def back_up(location: str | Path, file: Path, name: str = "live") -> int:
 def restore(location: str | Path, file: Path | None, published: int, name: str = "live") -> int:
     """Replace the log of a live store by a backup; without a file, by what is left in it.
 
-    Returns the number that the log goes on behind; numbers are not reused. Running servers read the
-    log anew. A log that cannot be read is renamed with the ending ``.damaged``; running servers
-    must then be restarted.
+    Returns the number that the log goes on behind. A log that cannot be read is renamed to
+    ``.damaged``; running servers must then be restarted.
     """
     log = open_log(location, None, name) if _is_url(location) else None
     with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:

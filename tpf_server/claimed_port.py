@@ -1,7 +1,7 @@
 """Claim the port that a server listens on.
 
-Workers bind it with ``SO_REUSEPORT``, so a second server could, too. Abstract Unix sockets of
-Linux, which end with their process, mark who has it: the server, and each worker.
+Workers bind it with ``SO_REUSEPORT``, as a second server could; abstract Unix sockets of Linux mark
+who has it.
 """
 
 import errno

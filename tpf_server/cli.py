@@ -1,8 +1,7 @@
 """``tpf-server``: serve datasets as fragments, with granian.
 
-The first process reads the settings, indexes RDF files and supervises the workers, each of which
-opens the stores. ``SIGTERM`` and ``SIGINT`` end it gracefully; at ``SIGHUP`` it reads the settings
-again and hands them to the workers.
+The first process reads the settings, indexes files and supervises the workers. ``SIGTERM`` and
+``SIGINT`` end it gracefully; at ``SIGHUP`` it reads the settings again.
 """
 
 import logging

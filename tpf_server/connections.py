@@ -1,8 +1,6 @@
 """Watch the connections of a worker from outside, and close those that hold it up.
 
-The HTTP server closes idle connections, but knows no limit per address, and waits for a body for
-ever. A thread checks all connections once a second through the system's own tables, so requests pay
-nothing for it.
+The HTTP server waits for a body for ever. A thread looks once a second.
 """
 
 import os
@@ -147,8 +145,7 @@ def most_connections() -> int:
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
     """Return the socket of a descriptor, or raise `OSError`, without a copy.
 
-    Closing a copy of a locked file's descriptor would give up all locks of this process (POSIX,
-    ``fcntl``), as those of SQLite.
+    Closing a copy of a locked file's descriptor would give up SQLite's locks (POSIX, ``fcntl``).
     """
     borrowed = socket.socket(fileno=descriptor)
     try:

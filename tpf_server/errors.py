@@ -1,15 +1,15 @@
 """Errors of the server, with the HTTP status of each.
 
-ServerError                 500 ├── RequestError            400 │   ├── TermSyntaxError     400 │
-├── BodyError           400 │   ├── UnauthorizedError   401 │   ├── ForbiddenError      403 │   ├──
-NotFoundError       404 │   ├── MethodNotAllowedError 405 │   ├── NotAcceptableError  406 │   ├──
-LengthRequiredError 411 │   ├── BodyTooLargeError   413 │   ├── MediaTypeError      415 │   └──
-BusyError           503 ├── ListenError             500 ├── UnreadyError            503 ├──
-StoreError              503 │   ├── StoreFormatError    503 │   │   ├── NoStoreError        503 │
-│   ├── StoreVersionError   503 │   │   └── CorruptStoreError   503 │   ├── StoreBusyError      503
-│   ├── StoreUnreachableError 503 │   ├── StoreClosedError    503 │   ├── RdfInputError       503 │
-├── SnapshotExpired     410 │   ├── PastUnknown         404 │   └── PublishError        422 └──
-SettingsError           500
+ServerError 500
+    RequestError 400
+        TermSyntaxError, BodyError 400, UnauthorizedError 401, ForbiddenError 403,
+        NotFoundError 404, MethodNotAllowedError 405, NotAcceptableError 406,
+        LengthRequiredError 411, BodyTooLargeError 413, MediaTypeError 415, BusyError 503
+    ListenError, SettingsError 500, UnreadyError 503
+    StoreError 503
+        StoreFormatError (NoStoreError, StoreVersionError, CorruptStoreError), StoreBusyError,
+        StoreUnreachableError, StoreClosedError, RdfInputError 503
+        PastUnknown 404, SnapshotExpired 410, PublishError 422
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""Locate and check the data of datasets, without opening them.
-
-`tpf-server` does this before it starts a worker, so that the supervising process loads neither the
-stores' code nor the live facts.
-"""
+"""Locate and check the data of datasets, without opening them."""
 
 import logging
 import os
@@ -76,10 +72,7 @@ class Reloading:
                 generation.made.close()
 
     def look(self) -> bool:
-        """Exchange the application if the file has been replaced; return True if so.
-
-        Wrong settings raise `ServerError`; the old application stays.
-        """
+        """Exchange the application if the file has been replaced; return True if so."""
         stamp = self._stamp()
         if stamp == self._seen:
             return False
@@ -151,8 +144,8 @@ def static_store(
 ) -> Path | None:
     """Return the checked store of a dataset's static data; index an RDF file first, once.
 
-    With `fetch`, a store at a URL is fetched if it has changed; where it cannot be read, the
-    fetched one stays. Workers do not fetch, so that all have the same.
+    With `fetch`, a store at a URL is fetched if it has changed. Workers do not, so all have the
+    same.
     """
     if not settings.source:
         return None

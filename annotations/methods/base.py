@@ -29,8 +29,7 @@ class Naming:
 class FactPattern(NamedTuple):
     """A pattern of labelled facts; ``None`` leaves a position open.
 
-    `graph` may be `NAMED_GRAPHS`; `identity` is the token of minted names; `repeats`: only facts
-    with one term in two positions.
+    `identity` is the token of minted names; `repeats`: only facts with one term in two positions.
     """
 
     subject: Term | None = None
@@ -69,13 +68,8 @@ class Derived(NamedTuple):
 class Rewriting(NamedTuple):
     """A triple pattern for data annotated by one method.
 
-    Args:
-        patterns: match together; the first one matches the data. Original variables keep their
-            names. Graph variables include the default graph.
-        initial: variable of the label's start (intervals only).
-        final: variable of the label's end.
-        graph: variable of the fact's own graph, if stated.
-        derived: a variable computed from the first pattern's match.
+    `patterns` match together; the first one matches the data. `initial` and `final` are the
+    variables of the label, `derived` one computed from the first match.
     """
 
     patterns: tuple[QuadPattern, ...]

@@ -1,8 +1,6 @@
 """Implicit graphs: the IRI of a fact's own fragment carries the label (Taelman et al. 2016).
 
-``s p o`` stays in its graph; the default graph has the label of
-``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a named graph). An equal static
-quad counts as labelled.
+It is in the default graph; an equal static quad counts as labelled.
 """
 
 from collections.abc import Callable, Iterator

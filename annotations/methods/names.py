@@ -1,8 +1,7 @@
 """Names minted for labelled facts, and the way back from a name to the fact.
 
-``{fact_base}{kind}/{token}``: a token digests the fact and the start of its interval, so that it
-survives renewals. Implicit graphs use the fact's fragment, by the form's template (RFC 6570,
-section 3.2.8; Hydra's explicit representation, IRIs bare).
+``{fact_base}{kind}/{token}``: a token digests the fact and the start of its interval. Implicit
+graphs use the fact's fragment (RFC 6570, section 3.2.8).
 """
 
 import re

@@ -1,7 +1,6 @@
-"""The program of child processes: ``child MODULE:NAME [ARGUMENT…]``.
+"""The program of child processes: ``child MODULE:NAME [ARGUMENT…]``; NAME handles orders.
 
-NAME is a function of an order, or a class whose instance is called. Orders are lines of JSON on
-standard input; an answer repeats the ``id``.
+Orders are lines of JSON on standard input; an answer repeats the ``id``.
 """
 
 import json

@@ -1,7 +1,6 @@
 """A proxy process that delays what clients send, and counts requests and bytes.
 
-The order ``{"delay": 20.0}`` (milliseconds) is answered with the counts since the last one. Clients
-must not pipeline requests.
+The order ``{"delay": 20.0}`` (milliseconds) is answered with the counts since the last one.
 """
 
 import asyncio

@@ -17,10 +17,7 @@ ResultRow: TypeAlias = Mapping[str, CellValue]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The run that an experiment is part of.
-
-    `say` shows a line of progress; `static` makes stores of static data.
-    """
+    """The run that an experiment is part of."""
 
     seed: int
     folder: Path
@@ -57,10 +54,7 @@ class MeasurementGroup:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a line or a bar, with its 95 % confidence interval.
-
-    `limited`: the machine was the limit.
-    """
+    """A point of a line or a bar, with its 95 % confidence interval."""
 
     x: float | str
     y: float
@@ -74,14 +68,7 @@ class Figure:
     """A figure. A failed measurement has no point; nothing is interpolated.
 
     Args:
-        name: of its files.
-        title: the heading.
-        x_label: with its unit.
-        y_label: with its unit.
-        series: points by series name.
         kind: ``lines``, or ``bars`` for texts as `x`.
-        log_x: logarithmic horizontal axis.
-        log_y: logarithmic vertical axis.
         markers: false for hundreds of points.
         places: colour number by series, consistent over figures.
         answer: the first one heads the report, all are in the README.

@@ -1,10 +1,8 @@
 r"""A process that sends requests to a loopback server, over connections that stay open.
 
-Orders and answers:
-
-    {"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200, "pause": 0.0,
-     "requests": ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", …]}
-    {"id": 1, "latencies": [0.001, …], "bytes": 123, "head_bytes": 456, "seconds": 1.0}
+{"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200, "pause": 0.0,
+ "requests": ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", …]}
+{"id": 1, "latencies": [0.001, …], "bytes": 123, "head_bytes": 456, "seconds": 1.0}
 """
 
 import selectors

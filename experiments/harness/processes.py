@@ -1,8 +1,4 @@
-"""Measured processes on loopback, with CPU and memory from the operating system.
-
-The CPU clock (POSIX ``clock_getcpuclockid``) counts nanoseconds and includes ended threads, unlike
-``/proc``.
-"""
+"""Measured processes on loopback, with CPU and memory from the operating system."""
 
 import ctypes
 import http.client

@@ -41,8 +41,7 @@ def publish_report(
 ) -> Path:
     """Write the published form of the results; return the path of the page.
 
-    Earlier files in `folder` are removed. The `readme` gets a summary between ``<!-- report -->``
-    and ``<!-- /report -->``.
+    Earlier files are removed. The `readme` gets a summary between ``<!-- report -->`` marks.
     """
     if output.resolve().is_relative_to(folder.resolve()):
         raise ConfigurationError(f"{folder} holds the results: choose another folder")

@@ -1,7 +1,4 @@
-"""The raw data of an experiment: a CSV file that grows with each measurement.
-
-A measurement counts once all of its ``lines`` are there.
-"""
+"""The raw data of an experiment: a CSV file that grows with each measurement."""
 
 import csv
 import io

@@ -44,7 +44,6 @@ class Workload:
 
     Args:
         drift: the roles that move to the next stream in each phase.
-        streams: their number.
         partners: average matches of a row in another window.
         rate: elements of the fastest stream relative to each other one.
         window: elements in all windows.

@@ -180,11 +180,7 @@ _PAUSE = timedelta(milliseconds=50)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment; times in seconds.
-
-    `polls` are replayed with labels on the page (a day has 1,284), `rewritten_polls` with rewritten
-    patterns; `periods` are those of clients without memory.
-    """
+    """Sizes: `polls` replayed with labels on the page (a day has 1,284), or rewritten patterns."""
 
     polls: int = 1_300
     rewritten_polls: int = 1_300

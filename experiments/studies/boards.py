@@ -29,15 +29,9 @@ _BEHIND = " behind nginx"
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A mode.
+    """A mode: an `engine` on the server (``""``: over fragments), or an annotation method.
 
-    Args:
-        name: in figures.
-        engine: ``cqels`` or ``csparql`` on the server; ``""``: over fragments.
-        method: annotation method; ``""``: labels on pages.
-        cache: nginx in front.
-        shared: a process's queries share one client.
-        spark: the server gives its queries to Spark.
+    `cache`: nginx in front; `shared`: a process's queries share one client.
     """
 
     name: str
@@ -218,11 +212,7 @@ Raises `MeasurementError` where nothing did."""
 def watch(
     side: Side, clients: Sequence[Process], feed: Process, looks: Looks, arrivals: Arrivals
 ) -> list[ResultRow]:
-    """Run feed and clients, sample all processes each second, and collect reports.
-
-    Returns:
-        A row for each second, and one for the whole.
-    """
+    """Run feed and clients, sample all processes each second, and collect reports."""
     longest = _READY_SECONDS + START_SECONDS + looks.steady + _STOP_SECONDS
     started = feed.ask({**side.feed, "seconds": longest}, _READY_SECONDS)
     if "error" in started:

@@ -139,10 +139,7 @@ class City:
 
 
 class CityOracle:
-    """Right answers of a query, by another engine.
-
-    `readings` are by tick, of which `per_window` are in a window.
-    """
+    """Right answers of a query, by another engine."""
 
     def __init__(
         self,
@@ -227,11 +224,7 @@ _START_PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment; times in seconds.
-
-    Spark measures `spark_queries` once each, the first also in `spark_instances`. The first of
-    `rates` and `instances` are those of all queries; `varied` ones have them all.
-    """
+    """Sizes of the experiment; times in seconds. `varied` queries have all rates and instances."""
 
     queries: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
     spark_queries: tuple[str, ...] = ("Q1",)

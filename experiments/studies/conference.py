@@ -69,11 +69,7 @@ _Events = Sequence[tuple[int, tuple[str, str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    `static` are triples, `events` detections, `constants` authors with a query each (at most three
-    beyond a million triples), `instances` simultaneous queries; ``periodic_…`` those of C-SPARQL.
-    """
+    """Sizes of the experiment."""
 
     static: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
     events: int = 20_000

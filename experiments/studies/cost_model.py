@@ -119,17 +119,12 @@ class Sizes:
     """Requirements and example prices.
 
     Args:
-        clients: computed numbers of clients.
         fit_most: most clients of the fit; larger numbers check it.
         utilisation: largest mean share of a core in use.
         deadline: seconds until everybody has the answer after a renewal.
-        machine_cores: of a rented machine.
-        machine_memory: in GiB.
-        machine_network: in Gbit/s.
+        machine_memory: in GiB; the network in Gbit/s.
         machine_price: per month, in any currency.
         traffic_price: of an outgoing gigabyte.
-        simulated: clients of simulations that check the formula.
-        simulated_periods: their number.
     """
 
     clients: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
@@ -221,11 +216,9 @@ def simulated(
 ) -> dict[str, float]:
     """Simulate clients renewed at once, first come, first served, apart from the formula.
 
-    They arrive within `spread` seconds and are served for exponentially distributed times.
-
-    Returns:
-        Load of instances in percent of a core, mean and maximum; seconds from arrival to the end of
-            service, median and 99th percentile.
+    They arrive within `spread` seconds and are served for exponentially distributed times. Returns
+    the load of instances (mean, maximum) and seconds to the end of service (median, 99th
+    percentile).
     """
     chance = np.random.default_rng(seed)
     assigned = chance.integers(0, instances, clients)

@@ -107,11 +107,7 @@ _QUERIES = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    `static` and `brokers` are static triples, `windows` ranges in seconds, for the rules;
-    ``spark_…`` the same on Spark.
-    """
+    """Sizes of the experiment."""
 
     static: tuple[int, ...] = (10_000, 100_000)
     seconds: int = 20
@@ -379,10 +375,7 @@ def _conference(
 
 @dataclass(slots=True)
 class SparkMarket:
-    """Streams in files, and a Spark that reads them.
-
-    `events` are triples of a replay, `static` the brokers' countries.
-    """
+    """Streams in files, and a Spark that reads them."""
 
     session: Any
     java: psutil.Process

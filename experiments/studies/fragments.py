@@ -280,12 +280,7 @@ def mapped(server: Server) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    The first of `triples` compares servers and formats, the others are ours. Each kind of request
-    is sent for `warm_up_seconds` again and again until the rate is steady, once per server;
-    `seldom_rate` is in requests per second; `data` keeps files for other runs.
-    """
+    """Sizes of the experiment. The first of `triples` compares servers and formats."""
 
     triples: tuple[int, ...] = (1_000_000, 10_000_000)
     seconds: float = 1.0

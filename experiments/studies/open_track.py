@@ -82,16 +82,7 @@ _GRAPH: Final = re.compile(r"\b(CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    Args:
-        instances: of each query.
-        latencies: milliseconds of each round trip.
-        crowds: numbers of clients that ask at once.
-        seconds: the limit of a query.
-        clients: those of `PAIRS` that ask.
-        data: the folder with ``bsbm`` and ``watdiv``.
-    """
+    """Sizes: instances of each query, latencies in milliseconds, clients that ask at once."""
 
     benchmarks: tuple[str, ...] = tuple(_FILES)
     instances: int = 3

@@ -1,17 +1,8 @@
 """Child processes of boards: clients that follow answers, and feeds that publish.
 
-Orders of a process of clients:
-
-=================  ==========================================================================
-``start``          answered when each query has its first answer (or failed, or is followed
-                   at the server; with ``answered``, answered)
-``mark``           answered with the results so far
-``stop``           ends them; ``arrivals`` are ``[query, what, instant, rows]``: renewals by
-                   number (``?delay``), observations by IRI (``?obId…``)
-=================  ==========================================================================
-
-A feed answers ``start`` at its first batch, and ``stop`` with the instants of all.
-`answer_question` answers single queries.
+Orders of clients: ``start`` (answered when each query has its first answer), ``mark`` (the results
+so far), ``stop`` (``arrivals`` are ``[query, what, instant, rows]``). A feed answers ``start`` at
+its first batch, and ``stop`` with the instants of all.
 """
 
 import json
@@ -87,10 +78,7 @@ def _body_length(head: bytes) -> float:
 
 
 class WireBytes:
-    """Count the bytes that sockets opened from now on send and receive.
-
-    Libraries report decompressed bodies, so the methods of sockets are replaced.
-    """
+    """Count the bytes that sockets opened from now on send and receive."""
 
     def __init__(self) -> None:
         self._counts = Counter[str]()
@@ -166,10 +154,7 @@ def _what(row: Iterable[tuple[str, str]]) -> Iterator[What]:
 
 @dataclass(slots=True)
 class Seen:
-    """The rows that reached the answers.
-
-    `whole`: each answer is complete; otherwise rows of a renewal add up.
-    """
+    """The rows that reached the answers."""
 
     queries: int
     whole: bool = False
@@ -582,11 +567,7 @@ def _answer(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answer a query with a new client; return rows or an error, and its times.
-
-    The ``answers`` to several ``questions`` are given at once, each by its own client, within their
-    ``limit`` in seconds.
-    """
+    """Answer a query, or several ``questions`` at once, by new clients; return rows or an error."""
     cpu = time.process_time()
     if "questions" not in order:
         return _answer(order) | {"cpu": time.process_time() - cpu}

@@ -83,16 +83,8 @@ class Sizes:
     """Sizes of the experiment: numbers of simultaneous queries, and times in seconds.
 
     Args:
-        queries: with a client each.
-        cached_queries: with nginx in front.
-        shared_queries: with one client per process.
-        whole_queries: with clients that take no deltas.
-        engine_queries: on the server.
-        spark_queries: on Spark.
+        queries: with a client each; likewise the others.
         method_queries: over servers of others.
-        methods: the annotation methods of these.
-        cached_methods: measure them with nginx, too.
-        processes: of clients.
         departures: on the board, each with three static and two live facts.
         period: until all live facts are renewed.
         lead: from a renewal's publication to the old facts' expiry.
@@ -100,8 +92,6 @@ class Sizes:
         step: between two evaluations of a C-SPARQL query.
         first_seconds: least time for the start of the clients and their first, whole pages.
         periods: observed after the start.
-        grace: for late updates.
-        spark_grace: the same for Spark.
         modes: only these; all where empty.
     """
 

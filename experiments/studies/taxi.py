@@ -204,11 +204,7 @@ def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, da
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment.
-
-    Recorded trips have windows of the first length; a `file` of the challenge (`file_trips` of it,
-    0: all) those of all. Every answer of `anew` trips is recomputed.
-    """
+    """Sizes. Recorded trips have windows of the first length, a `file` those of all."""
 
     trips: int = 40_000
     minutes: tuple[int, ...] = (30, 60, 120, 240)

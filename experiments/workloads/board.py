@@ -1,7 +1,6 @@
 """A board of departures whose live facts are all renewed in a fixed period.
 
-Source: Taelman et al. 2016, section 6: about 300 static triples, 200 dynamic ones renewed every ten
-seconds. A delay is the number of its renewal, which has the instant of publication.
+Source: Taelman et al. 2016, section 6. A delay is the number of its renewal.
 """
 
 import random

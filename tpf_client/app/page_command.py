@@ -73,8 +73,7 @@ def page(
 ) -> None:
     """Write a page that answers SPARQL over Triple Pattern Fragments in the browser.
 
-    Any static host can serve the folder. A link names what is asked:
-    #source=URL&query=…; Python for browsers is fetched from the npm registry where it is missing.
+    Any static host can serve the folder; #source=URL&query=… in a link is what it asks.
     """
     for url in source or ():
         if wrong := not_a_url(url):

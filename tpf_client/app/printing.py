@@ -174,11 +174,7 @@ def _cut(text: str, style: str) -> Text:
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
-    """Pair added rows with the removed ones they replace.
-
-    At least half of the cells must agree, or the first ones; ties go to agreement further left, as
-    keys are.
-    """
+    """Pair added rows with the removed ones they replace."""
     new, old = dict.fromkeys(added), dict.fromkeys(removed)
     if len(new) * len(old) > _MAX_COMPARISONS:
         return {}

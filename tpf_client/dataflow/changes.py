@@ -1,7 +1,6 @@
 """The items of a dataflow: solutions with multiplicities.
 
-A solution is a tuple of term identifiers; `UNBOUND` (0) for no value. A change is a solution with a
-count, negative for retractions; at the end of a tick counts sum to at least 0.
+A solution is a tuple of term identifiers (`UNBOUND`: no value), a change a solution with a count.
 """
 
 from collections import Counter
@@ -24,10 +23,7 @@ UNBOUND: TermId = 0
 
 
 class LookupSource(Protocol):
-    """The source of a lookup join's partners.
-
-    It answers on the dataflow's thread: the current partners, then their changes until release.
-    """
+    """The source of a lookup join's partners."""
 
     def request(self, key: Solution, deliver: Callable[[Iterable[Change]], None]) -> None:
         """Request the partners of `key` (the values of the shared variables)."""

@@ -1,7 +1,4 @@
-"""Compile generated Python, and keep its text readable in tracebacks and debuggers.
-
-It is never made from the text of a query or stream. Plans that differ in constants only share it.
-"""
+"""Compile generated Python, and keep its text readable in tracebacks and debuggers."""
 
 import itertools
 import linecache
@@ -17,10 +14,7 @@ _texts: dict[str, str] = {}
 
 
 def compiled(source: str, name: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function `name` of generated source that sees these names.
-
-    `linecache` has its text as long as the function lives.
-    """
+    """Return the function `name` of generated source that sees these names."""
     file = f"<generated {name} {next(_numbers)}>"
     # A code of its own: CPython adapts it to the names that it meets.
     function = FunctionType(_in_file(function_code(source, name), file), dict(names), name)

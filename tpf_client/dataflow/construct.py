@@ -27,8 +27,8 @@ def construct_lines(
 ) -> list[str]:
     """Write code that appends a solution's triples, ``count`` times, to the list ``result``.
 
-    `values` names the bound variables in the code, `names` receives its globals. `text` and `term`
-    are templates that turn a variable's value and its substitute into a term.
+    `values` names the bound variables, `names` receives the globals; `text` and `term` are
+    templates.
     """
     return _Template(template, values, names, triple, text, term).lines()
 
@@ -39,10 +39,7 @@ def construct(
     rows: Iterable[Row],
     fresh: Callable[[Row], str] | None = None,
 ) -> Iterator[Triple]:
-    """Yield the triples of a template, repetitions included.
-
-    `fresh` gives the prefix of a solution's blank node labels; by default ``c`` and the row number.
-    """
+    """Yield the triples of a template, repetitions included."""
     triples = constructor(template, variables)
     for number, row in enumerate(rows):
         label = f"c{number}" if fresh is None else fresh(row)

@@ -70,13 +70,8 @@ class _Lasting(dict[str, TermId]):
 class TermDictionary:
     """Give terms of a query or an engine their integers.
 
-    Without `permanent` only terms added within `permanently` stay for ever.
-
-    Attributes:
-        encode: the integer of a term, a new one where it is new.
-        decode: the term of an integer (never of `UNBOUND`).
-        texts: the same as a read-only mapping.
-        find: the integer of a term in the table, else ``None``.
+    Without `permanent` only terms added within `permanently` stay. `encode` adds a term, `find`
+    does not; `texts` is a read-only mapping.
     """
 
     def __init__(self, *, permanent: bool = True) -> None:
@@ -119,10 +114,7 @@ class TermDictionary:
         return identifier
 
     def register_prefix(self, prefix: str) -> int | None:
-        """Let IRIs of `prefix` and a number be inlined; return the code for `serial`.
-
-        ``None`` where that comes too late, or there are too many prefixes.
-        """
+        """Let IRIs of `prefix` and a number be inlined; return the code for `serial`."""
         if prefix in self._prefixes:
             return self._prefixes.index(prefix)
         beginning = f"<{prefix}"

@@ -1,7 +1,7 @@
 """The nodes of a dataflow, and how they are wired.
 
-Changes pushed into `Input` nodes run through at once; `Dataflow.flush` declares the inputs of a
-tick complete (perhaps repeatedly), and operators send what they held back.
+Changes pushed into `Input` nodes run through at once; operators send what they held back at
+`Dataflow.flush`.
 """
 
 import math
@@ -32,21 +32,16 @@ def _nobody_listens(_solution: Solution, _count: int) -> None:
 class Node:
     """A producer of changes.
 
-    A node with at most one solution per key may be *asked* instead of listened to, as few changes
-    of a group matter: it only notes the touched keys, and its reader asks for their rows at the
-    flush.
+    A *keyed* node has at most one solution per key and may be asked: it notes the touched keys
+    (`changed`), and its reader asks for their rows (`row`) at the flush.
 
     Attributes:
-        schema: variables of its solutions, in order.
         certain: variables bound in every solution.
         monotone: the output only grows as long as the inputs do, within a tick.
         emit: sends a change to all consumers; look it up when sending.
         expected: estimated number of solutions; infinite: unknown.
         settled: nothing still to come in this tick changes what it holds back.
-        keyed: it can be asked; only then it has the attributes below.
         key: the variables of the keys; ``None`` where the schema lacks one of them.
-        row: the current row of a key, or ``None``.
-        changed: takes the keys whose rows may have changed, each once.
         all_keys: at least the keys that have a row, each once.
         loose: some key may lack a value.
     """
@@ -225,13 +220,9 @@ _AT_ONCE: Final = 4
 
 
 class Work:
-    """The budget of rows that joins may still make, or hold.
+    """The budget of rows that joins may still make at once, or hold.
 
-    Args:
-        most: the most at once.
-        exceeded: called once when the budget is exceeded; ``None``: read `ended`.
-        guards: count nodes behind joins of windows, too.
-        held: rows that go make room for others.
+    `exceeded` is called once; with `guards` nodes behind joins of windows count, too.
     """
 
     __slots__ = (
@@ -319,11 +310,7 @@ class Work:
 
 
 class Dataflow:
-    """All nodes of one query, in topological order, and their term dictionary.
-
-    `guard` sees every change first and may raise. After `flushed`, what was sent before stays true
-    as long as inputs only grow.
-    """
+    """All nodes of one query, in topological order, and their term dictionary."""
 
     def __init__(self, dictionary: TermDictionary, guard: Sink | None = None) -> None:
         self.dictionary = dictionary
@@ -371,9 +358,8 @@ class Leaves(Protocol):
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """Build the joined solutions of at least one pattern, in the dataflow.
 
-        All variables, hidden ones (``?.…``) included, are certainly bound; a graph variable ranges
-        over *named* graphs only. With a `seed` (distinct solutions of some variables), only
-        solutions that agree with one are needed.
+        All variables are certainly bound; a graph variable ranges over *named* graphs only. A
+        `seed` restricts the solutions needed.
         """
 
 

@@ -1,7 +1,6 @@
-"""Blank nodes of a server: skolem IRIs on the wire, blank nodes for us.
+"""Blank nodes of a server: skolem IRIs (RDF 1.1 Concepts, section 3.5) on the wire, blank for us.
 
-IRIs under ``/.well-known/genid/`` (RDF 1.1 Concepts, section 3.5) become blank nodes with a
-reversible label. Other blank nodes have a meaning on their page only.
+Other blank nodes have a meaning on their page only.
 """
 
 import zlib

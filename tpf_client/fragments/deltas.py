@@ -1,8 +1,7 @@
 """Pages as deltas to the page before: the client's part of RFC 9842.
 
-A server announces with ``Use-As-Dictionary`` that a page is the dictionary of the next one at its
-URL. The next request names it by SHA-256, and the answer is a Zstandard frame: a hundred bytes
-instead of two thousand. Browsers do this by themselves.
+A server announces a page as the dictionary of the next (``Use-As-Dictionary``); the next request
+names it by SHA-256, and the answer is a Zstandard frame.
 """
 
 import threading

@@ -64,8 +64,6 @@ class Form:
     """The search form of a dataset: a template (RFC 6570) and names of its variables.
 
     Args:
-        template: the template.
-        subject: variable of the subject; likewise the others.
         graph: ``None`` for triples only (TPF, not QPF).
         default_graph: the IRI of the default graph in a QPF form.
         values: variable of a block of bindings (brTPF).

@@ -1,7 +1,4 @@
-"""N-Quads and N-Triples, read line by line as pyoxigraph does, for browsers.
-
-Lines read before are cached: a live page differs little from the one before.
-"""
+"""N-Quads and N-Triples, read line by line as pyoxigraph does, for browsers."""
 
 import re
 from collections.abc import Iterator

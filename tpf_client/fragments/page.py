@@ -18,15 +18,13 @@ class PageMetadata:
 
     Args:
         forms: that of the dataset; in a documentation those of all datasets.
-        count: how many quads match the pattern.
-        page_size: the most quads of a page.
-        dynamic: how many matches are labelled facts.
+        count: how many quads match the pattern; `dynamic` of them are labelled.
         method: the annotation method of this view (``plain``, ``named-graph``, …).
         labellings: the kinds of labels of the dataset.
         earliest_expiration: the earliest end of the labels of all matches.
         next_change: the earliest later instant at which a match's label ends, or begins.
-        evaluated_at: the instant that the page shows, on the server's clock.
-        plain_view: URL of the same fragment in the dataset's plain view.
+        evaluated_at: the instant that the page shows.
+        plain_view: URL of the same fragment in the plain view.
         changes: URL of the change signal.
     """
 
@@ -56,10 +54,7 @@ class PageMetadata:
 
 @dataclass(slots=True)
 class ParsedLine:
-    """A parsed line of a page; `size` is in bytes.
-
-    `kept` are its quads with our blank nodes, once needed.
-    """
+    """A parsed line of a page; `size` is in bytes."""
 
     quads: Sequence[Quad] = ()
     size: int = 0
@@ -99,13 +94,10 @@ class Page:
     """A page of a fragment; instants are on the server's clock.
 
     Args:
-        url: the requested URL.
         evaluated_at: the instant that it shows, or else its ``Date``.
         fresh_until: until when HTTP lets us reuse it.
-        size: bytes of its body.
-        warnings: errors in its labels.
+        size: bytes of its body; `digest` is its hash in this process.
         documentation: URL of the description of the interface, for a page without a form.
-        digest: the hash of its body, in this process.
         memo: its parsed lines for the next reading; ``None`` if lines are not whole.
     """
 

@@ -1,10 +1,7 @@
 """The metadata of a page: select its quads, and interpret them.
 
-Metadata is only what is about this page: with graphs, those whose topic it or its fragment is;
-without, statements about page, fragment, dataset, form, and labels.
-
-Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
-docs/client.md.
+With graphs, those whose topic the page or its fragment is; without, statements about page,
+fragment, dataset, form and labels. Source: Triple (and Quad) Pattern Fragments, section 4.
 """
 
 from collections import defaultdict

@@ -1,7 +1,6 @@
 """Read the quads and metadata of a page from a response.
 
-If each line is a whole statement, directive, or start or end of a graph, only new lines, and of
-plain ones only new words, are parsed, all together.
+Where each line is a whole statement, only new lines are parsed, all together.
 """
 
 import math
@@ -57,10 +56,7 @@ _TERM: Final = 100
 
 
 class ReadPage(NamedTuple):
-    """The content of a page.
-
-    `memo` are its parsed lines for the next reading; ``None`` if lines are not whole.
-    """
+    """The content of a page."""
 
     facts: tuple[Fact, ...]
     metadata: PageMetadata
@@ -69,10 +65,7 @@ class ReadPage(NamedTuple):
 
 
 class PageReader:
-    """Parse pages to facts and metadata.
-
-    `vocabulary` is the default of the temporal metadata; `most` bounds the bytes of memory.
-    """
+    """Parse pages to facts and metadata."""
 
     def __init__(self, vocabulary: Vocabulary = DEFAULT_VOCABULARY, most: float = math.inf) -> None:
         self._vocabulary = vocabulary
@@ -345,11 +338,7 @@ class _NewLines:
 
 
 def read_lines(body: bytes, url: str, before: LineMemo, most: float = math.inf) -> Lines | None:
-    """Read a page in TriG or Turtle line by line, given its lines at the last reading.
-
-    Returns:
-        ``None``: a line is not whole or malformed, or they take more than `most` bytes.
-    """
+    """Read a page in TriG or Turtle line by line, given its lines at the last reading."""
     lines = Lines({}, [], 0)
     new = _NewLines(url)
     directives = opening = b""

@@ -78,10 +78,7 @@ class ThreadedFetcher(Fetcher):
     def events(
         self, url: str, last: str | None, seconds: float, over: threading.Event, most: int
     ) -> Iterator[ServerEvent]:
-        """Yield server-sent events after `last` until their end or `over`.
-
-        `seconds` of silence lose the connection; `most` bounds an event.
-        """
+        """Yield server-sent events after `last` until their end or `over`."""
         self._count(None, requests=1)
         return self._transport.events(
             url, last, seconds, lambda: over.is_set() or self._closed, most

@@ -1,7 +1,6 @@
 """Requests over HTTP, through `requests`: limits, redirects, retries, and typed errors.
 
-Socket timeouts are between two bytes, so slow trickles never end; here a response has a deadline
-and a size, and another thread can end it.
+A response has a deadline and a size, and another thread can end it.
 """
 
 import io
@@ -65,10 +64,7 @@ class _TooLongError(ValueError):
 
 
 class Exchange:
-    """The limits of one request with its redirects; another thread can end it.
-
-    `pause` is the most seconds between two bytes, `size` the most bytes as sent.
-    """
+    """The limits of one request with its redirects; another thread can end it."""
 
     def __init__(self, seconds: float, pause: float, size: float, connect: float) -> None:
         self._deadline = monotonic() + seconds
@@ -226,11 +222,7 @@ _Settings: TypeAlias = Mapping[str, Any]
 
 
 class _Requests:
-    """Send GET requests through a session.
-
-    Our own caches proxies, credentials, TLS settings and URLs; a user's session heeds the limits
-    from now on, except with other adapters or proxies.
-    """
+    """Send GET requests through a session."""
 
     def __init__(self, session: requests.Session | None, size: int) -> None:
         self._own = session is None
@@ -295,10 +287,7 @@ def _pieces(response: requests.Response, *, eager: bool = False) -> Iterator[byt
 
 
 class Transport:
-    """Send GET requests and read the responses whole. Thread-safe, as far as the session is.
-
-    `connections` are kept for each host by its own session.
-    """
+    """Send GET requests and read the responses whole. Thread-safe, as far as the session is."""
 
     def __init__(
         self,
@@ -335,8 +324,7 @@ class Transport:
     ) -> Response:
         """Return the response with status 200 or 304, after retries.
 
-        `on_request` is called before each request, with ``True`` for a retry, `on_bytes` with body
-        sizes.
+        `on_request` is called before each request, with ``True`` for a retry.
         """
         tries = self._attempts.of(url)
         retry, pause = False, next(tries)

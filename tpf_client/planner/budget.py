@@ -1,8 +1,4 @@
-"""The limits of one query, also its reader's presence.
-
-The evaluating thread only checks whether it was stopped; the `BudgetWatch` thread watches clock,
-memory and reader.
-"""
+"""The limits of one query, also its reader's presence."""
 
 import logging
 import threading
@@ -55,10 +51,7 @@ class Allowance:
 
 
 class Budget:
-    """The remaining allowance of one query, from now on.
-
-    `gone` tells that its reader has gone; `measure` returns the process's memory in bytes.
-    """
+    """The remaining allowance of one query, from now on."""
 
     def __init__(
         self,

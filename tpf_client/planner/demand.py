@@ -1,7 +1,6 @@
 """Find the lookups that can change an answer, under DISTINCT.
 
-Where the variables shown are bound, a few keys are looked up first, the others if still needed.
-This holds for joins, unions and filters, not where absence matters or solutions are counted.
+Where the variables shown are bound, a few keys are looked up first; not where absence matters.
 """
 
 from collections.abc import Callable, Iterable, Sequence

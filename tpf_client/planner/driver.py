@@ -1,8 +1,7 @@
 """Tasks and steps: the work of a query as generators, without I/O or waiting.
 
 A *task* yields requests and is resumed with their pages; a `Driver` runs many. *Steps* are a whole
-query: they yield an `Ask` when only a response helps, to a thread (`answered`) or an event loop.
-The dataflow needs no locks.
+query: they yield an `Ask` when only a response helps.
 """
 
 import threading
@@ -189,10 +188,7 @@ class Driver:
         failed: Callable[[BaseException], None] | None = None,
         turn: int = 0,
     ) -> None:
-        """Start a task; tasks of the same `turn` are served in turn with others.
-
-        `done` gets its result, `failed` its error; otherwise `step` raises it.
-        """
+        """Start a task; tasks of the same `turn` are served in turn with others."""
         self._advance(_Started(task, done, failed, turn), None)
 
     def run(self, task: Task[T]) -> Steps[T]:
@@ -392,10 +388,7 @@ def in_turn(first: Waking, second: Waking | None) -> Waking:
 def answered(
     steps: Generator[Ask | T, None, object], driver: Driver, wake: Waking | None = None
 ) -> Generator[T]:
-    """Send the requests of steps and wait here; yield everything else.
-
-    `wake` is called, too, whenever the consumer should look again.
-    """
+    """Send the requests of steps and wait here; yield everything else."""
     woken = Woken()
 
     driver.when_woken(in_turn(woken.set, wake))

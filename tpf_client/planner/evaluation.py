@@ -1,8 +1,4 @@
-"""The fragments of one query: read once, or kept up to date.
-
-A `LiveFragment` is read at its first subscription, and again when it may have become wrong;
-subscribers get the difference.
-"""
+"""The fragments of one query: read once, or kept up to date."""
 
 import math
 from collections import deque
@@ -108,10 +104,7 @@ _TOGETHER = 8
 
 
 class Lookups(Protocol):
-    """A lookup that holds back requests until it knows how many there are.
-
-    `after` are the lookups that bring its keys.
-    """
+    """A lookup that holds back requests until it knows how many there are."""
 
     after: "frozenset[Lookups]"
 
@@ -138,7 +131,7 @@ class Leaf:
 
     Args:
         at_rest: it has everything requested.
-        found: all results of a looked-up solution; ``None``: there may be more.
+        results: all results of a looked-up solution; ``None``: there may be more.
         seed: the variables of the seed that it looks up first, if it does.
         choose: restricts it to keys that matter.
         whole: about how many requests it takes to read all that it may need.
@@ -158,11 +151,8 @@ class Evaluation:
     """One query: its dataflow, fragments and requests.
 
     Args:
-        driver: sends its requests.
-        source: answers them.
-        freshness: when fragments are read again, to keep them up to date; ``None``: never.
-        lengths: corrects estimates.
-        learned: the estimates so far.
+        freshness: when fragments are read again; ``None``: never.
+        learned: the estimates so far; `lengths` corrects them.
         guard: sees every change of the dataflow first.
         on_surprise: a fragment is much longer than it should be; returns True to stop reading it.
     """
@@ -243,15 +233,7 @@ class Evaluation:
         reading: FragmentReading = PLAIN_READING,
         block: Block | None = None,
     ) -> LiveFragment:
-        """Send `subscriber` the content of a fragment, now and whenever it changes.
-
-        Args:
-            pattern: of the fragment.
-            subscriber: gets changes of quads.
-            source: answers; by default the source of the query.
-            reading: how it is read.
-            block: bindings that restrict it.
-        """
+        """Send `subscriber` the content of a fragment, now and whenever it changes."""
         name = (source or self.source, canonical_pattern(pattern), block)
         fragment = self._fragments.get(name)
         if fragment is None:
@@ -405,10 +387,7 @@ class Evaluation:
             self._later.append(lambda: self._load(fragment, at))
 
     def _reload_all(self, fragments: Iterable[LiveFragment], at: datetime) -> None:
-        """Read fragments again: those that change together by one request, if bindings can say so.
-
-        They are patterns that differ in their predicates, of which one page holds all matches.
-        """
+        """Read fragments again, those that change together by one request where bindings can."""
         alike: dict[tuple[Source, QuadPattern, datetime | None], list[LiveFragment]] = {}
         for each in fragments:
             estimate = self.learned.estimates.get((each.source, each.pattern))
@@ -453,10 +432,7 @@ class Evaluation:
     def unlabelled(
         self, source: Source, pattern: QuadPattern, estimate: Estimate
     ) -> Unlabelled | None:
-        """Watch for labels of a pattern; ``None``: it has some, or that is unknown.
-
-        `estimate` is that of its first page.
-        """
+        """Watch for labels of a pattern; ``None``: it has some, or that is unknown."""
         if not self.live or estimate.dynamic != 0:
             return None
         name = (source, canonical_pattern(pattern))

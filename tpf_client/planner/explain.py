@@ -24,11 +24,7 @@ _Shape: TypeAlias = frozenset[tuple[tuple[str, str, str], int]]
 
 
 def plan_tree(pattern: Pattern, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return the lines of a rewritten pattern's plan.
-
-    Each has ``depth``, ``operator``, ``about`` (a text), and ``parts``: numbers of the plan's parts
-    whose steps match there.
-    """
+    """Return the lines of a rewritten pattern's plan."""
     unclaimed = _Parts(steps)
     lines: list[dict[str, Any]] = []
     claims: dict[_Shape, list[int]] = {}
@@ -184,11 +180,7 @@ class _Parts:
 
 
 def explain_plan(steps: Iterable[Step]) -> str:
-    """Write the steps of a plan, one per line, in dataflow order.
-
-    Each has its estimate (matches and pages of the whole pattern) and its work (pages or key
-    requests, solutions).
-    """
+    """Write the steps of a plan, one per line, in dataflow order."""
     return "\n".join(f"{number}. {_line(step)}" for number, step in enumerate(steps, 1))
 
 
@@ -237,10 +229,7 @@ def expected_json(
 
 
 def step_json(step: Step, began: datetime) -> dict[str, Any]:
-    """Return a step as a JSON object, ``None`` for unknown values.
-
-    ``seconds`` run from `began`, the last evaluation's start, to its last change.
-    """
+    """Return a step as a JSON object, ``None`` for unknown values."""
     last = None if step.output is None else step.output.last
     seconds = None if last is None or last < began else (last - began).total_seconds()
     estimate = step.estimate

@@ -48,8 +48,7 @@ class SourceUse:
     """How the fragments of a dataset are used.
 
     Args:
-        strict: cached pages must be read at the requested instant or later, for servers whose
-            freshness ignores labels.
+        strict: pages must be read at the requested instant or later (freshness ignores labels).
         changing: everything changes when its freshness by HTTP ends.
         past: a clock of past requests, where the form takes an instant.
         once: it serves one query; pages read since its start count as current.

@@ -122,10 +122,7 @@ class _Key:
 
 
 class KeyAnswers:
-    """The keys of a lookup: waiting, requested and answered ones.
-
-    `star` may replace the pattern where the key is its subject; `need` limits the solutions.
-    """
+    """The keys of a lookup: waiting, requested and answered ones."""
 
     def __init__(
         self,

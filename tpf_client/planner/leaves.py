@@ -1,7 +1,7 @@
 """The leaves of a query's dataflow: basic graph patterns over fragments.
 
-Patterns are joined by count, from the seed or the smallest fragment. Further ones are looked up by
-the present keys, or read whole, as `FragmentLookup` chooses.
+Patterns are joined by count, from the seed or the smallest fragment; the others are looked up by
+key, or read whole.
 """
 
 import math
@@ -62,9 +62,7 @@ class ExpectedKeys:
 
     Args:
         star: may replace the pattern, where the key is its subject.
-        bound: the most keys by counts, if known.
-        expected: estimated keys; infinite: unknown.
-        spread: factor by which there may be more.
+        bound: the most keys by counts, if known; about `expected`, up to `spread` times as many.
         after: the lookups that bring keys.
         filtered: a filter follows immediately.
         doubtful: a filter may drop results.
@@ -188,10 +186,10 @@ class FragmentLookup(KeyAnswers):
         return asked * missing <= pages * (limit - missing + 1)
 
     def _by_pages(self, pages: int | None) -> bool:
-        """True where pages of the fragment probably meet a limit with fewer requests than keys.
+        """True where pages probably meet a limit with fewer requests than keys.
 
-        That is so where partners lie anywhere in their fragments: a part of each has the product
-        of these parts of all solutions. Else keys are asked for after as many pages.
+        Partners may lie anywhere: a part of each fragment has the product of these parts of all
+        solutions.
         """
         missing, wanted, count = self._need.missing, self._missing, self._estimate.count
         if self._bet is not None or not pages or not missing or not count or self._need.decides:
@@ -320,9 +318,6 @@ class Step:
 
     Args:
         how: ``scan`` (the whole fragment) or ``lookup`` (by keys).
-        estimate: from its first page.
-        output: counts the output.
-        fragment: read by a scan, once it is.
         part: number of its basic graph pattern; each step feeds the next one in it.
         fed: the part's first step takes input from other parts.
     """
@@ -435,11 +430,7 @@ class FragmentLeaves:
         grows: bool = True,
         grows_but_for_absence: bool = True,
     ) -> None:
-        """Need the nodes built since then only until no solution is missing.
-
-        A query asked once counts only final solutions; a continuous one reads everything that may
-        retract.
-        """
+        """Need the nodes built since then only until no solution is missing."""
         leaves = self._evaluation.leaves[since:]
         if not grows and self._evaluation.live:
             if not grows_but_for_absence:

@@ -16,10 +16,7 @@ from tpf_client.planner.source import Source
 
 
 class HeldFacts:
-    """Quads with the labels read last, while a fragment holds them.
-
-    `find` returns a quad's label or a default; `labelled` are predicates with any label so far.
-    """
+    """Quads with the labels read last, while a fragment holds them."""
 
     __slots__ = ("_labels", "_more", "find", "labelled")
 
@@ -83,11 +80,9 @@ class FragmentReading:
 
     Args:
         dynamic: its content is known to change.
-        enough: tells that the pages read will do.
+        enough: tells that the pages read will do; `limited`: it will at some time.
         pages: their number according to the server.
-        limited: it will have enough at some time.
         turn: see `Driver.spawn`.
-        unlabelled: tells whether any match has got a label.
     """
 
     dynamic: bool = False
@@ -106,20 +101,14 @@ class LiveFragment:
 
     Attributes:
         loaded: it was read at all, as far as needed.
-        evaluated_at: the instant of its content, on the source's clock.
-        fresh_until: until when it may be reused.
         expires: the first end of a match's label.
         changes: the first instant at which matches may end or begin.
-        pages: pages with matches of its first reading.
-        expected: the number of its pages, if known.
+        pages: pages with matches of its first reading; `expected`, if known.
         whole: somebody needs all of it, unless much longer than expected.
         misses: consecutive readings without labelled facts, where there were some.
-        late: content without a valid label, kept by grace.
-        grace_ends: the first end of a grace, if any.
+        late: content without a valid label, kept by grace until `grace_ends`.
         stale: a signal says that it has changed.
-        extent: pages of its last reading.
-        complete: these were all.
-        unlabelled: tells whether any match has got a label.
+        extent: pages of its last reading; `complete`: these were all.
     """
 
     def __init__(
@@ -323,10 +312,7 @@ class LiveFragment:
         )
 
     def contradicts(self, instant: datetime, freshness: "Freshness") -> bool:
-        """True if it may have changed between its reading and this instant.
-
-        A page with labels in its own past does not: its server means it.
-        """
+        """True if it may have changed between its reading and this instant."""
         ends = [self.changes]
         if self.dynamic and freshness.signalled is None:
             ends.append(self.fresh_until)
@@ -353,10 +339,7 @@ def _in_turn(come: Sequence[Quad], removed: Sequence[Quad]) -> QuadChanges:
 
 
 class Unlabelled:
-    """A pattern whose first page says that no match is labelled.
-
-    Then no fragment of it need be read for labels.
-    """
+    """A pattern whose first page says that no match is labelled."""
 
     def __init__(self, source: Source, pattern: QuadPattern, block: int) -> None:
         self.source = source
@@ -392,10 +375,8 @@ class Freshness:
         floor: the least time, however short a server says (no busy loop).
         poll: the least time without labels.
         static_recheck: the least time for fragments without labelled matches; ``None``: for ever.
-        look: the first pause when all labelled facts ended without successors; it grows.
-        looks: how often to do so.
-        replay: history is replayed: show every state.
-        every: the most time, in a replay.
+        look: the first pause when labelled facts ended without successors; it grows, `looks` times.
+        replay: show every state of history, at the latest `every` so much.
         grace: how long an expired fact stays unless replaced.
         signalled: the period under a change signal, if there is one.
     """

@@ -53,8 +53,7 @@ def plan_query(
 ) -> Output:
     """Build the dataflow of a query that `check` passed; it depends on estimates (see `planned`).
 
-    `now` is the value of NOW(); `allowed` are the URLs of SERVICE (``None``: any); `strict` refuses
-    unknown functions, whose calls are otherwise errors.
+    `allowed` are the URLs of SERVICE (``None``: any).
     """
     services: dict[Term, FragmentLeaves] = {}
     silent, loud = (

@@ -27,8 +27,8 @@ MAX_REPEATS = 8
 class Content:
     """The content of a fragment; ``None`` where not stated.
 
-    `evaluated_at` and later instants are on the server's clock: `expires` is the first end of a
-    match's label, `changes` the first end or beginning. `complete`: these were all `pages`.
+    `expires` is the first end of a match's label, `changes` the first end or beginning; `complete`:
+    these were all `pages`.
     """
 
     facts: Sequence[Fact]
@@ -77,8 +77,8 @@ def read_pages(
 ) -> Task[Content]:
     """Read the fragment at `url` as it holds at an instant (``None``: now).
 
-    `strict`: only pages read then or later will do. `bare`: it is one page, and all data. `more` is
-    asked when idle whether to read on.
+    `strict`: only pages read then or later will do; `bare`: it is one page, and all data; `more`:
+    read on?
     """
     (first,) = yield [Request(url, at, at if strict else None, bare)]
     facts: list[Fact] = []
@@ -152,10 +152,7 @@ def _dynamic(metadata: PageMetadata) -> bool | None:
 
 
 def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
-    """Predict the URLs of the next pages from one link, the link itself first.
-
-    Its page number must be the value of exactly one parameter, named like a page.
-    """
+    """Predict the URLs of the next pages from one link, the link itself first."""
     count = first.metadata.count
     size = first.metadata.page_size or len(first.facts)
     if count is None or size <= 0 or read < 1:

@@ -23,11 +23,7 @@ from tpf_client.planner.reading import Content
 
 @dataclass(slots=True)
 class Star:
-    """One request per subject in place of several patterns of it.
-
-    `pattern` asks for any property; `members` maps the remaining patterns to the requests to read
-    each whole (``None``: unknown).
-    """
+    """One request per subject in place of several patterns of it."""
 
     pattern: QuadPattern
     members: dict[QuadPattern, int | None]
@@ -49,10 +45,9 @@ class Estimate:
     """The estimate from a fragment's first page; ``None``: not stated.
 
     Args:
-        count: matches; ``None`` never counts as few.
         pages: requests to read the rest.
         dynamic: labelled matches.
-        block: the most keys per request; 1: one by one.
+        block: the most keys per request.
         first: matches that all pages show alike, if there are further ones.
     """
 
@@ -97,10 +92,10 @@ class Source(Protocol):
         """Read all matches, or the first pages.
 
         Args:
-            pattern: the pattern.
+            pattern: what matches.
             at: the instant at which they must hold, on this source's clock; ``None``: now.
             on_page: receives matches as they come.
-            block: bindings one of which each match must fit; the variables are `PATTERN_VARIABLES`.
+            block: bindings one of which each match must fit.
             anew: revalidate even what HTTP calls fresh.
             more: read on after so many pages? ``None``: read all.
         """

@@ -1,9 +1,8 @@
 """The SPARQL algebra: hashable, comparable values (SPARQL 1.1, section 18).
 
-Terms are canonical N-Triples texts, variables ``?name``; hidden ones begin with ``?.`` (blank nodes
-with ``?.b_``). GRAPH sets the graph position of quad patterns, where `DEFAULT_GRAPH` is the default
-graph alone, and a *variable ranges over named graphs only*; ?g inside GRAPH ?g is renamed and
-compared afterwards.
+Terms are canonical N-Triples texts; hidden variables begin with ``?.`` (blank nodes with ``?.b_``).
+GRAPH sets the graph position of quad patterns: `DEFAULT_GRAPH` is the default graph alone, a
+*variable ranges over named graphs only*.
 """
 
 from collections.abc import Iterator
@@ -94,11 +93,7 @@ class VariableRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator, a builtin or a function by IRI.
-
-    `name` is a sign (``neg`` for the unary minus, ``IN``, ``NOT IN``), a builtin in upper case, or
-    an IRI in angle brackets. A base IRI is the second argument of ``IRI``.
-    """
+    """An operator (``neg``: unary minus), a builtin in upper case, or the IRI of a function."""
 
     name: str
     arguments: tuple["Expression", ...]

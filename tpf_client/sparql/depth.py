@@ -1,8 +1,4 @@
-"""Bound the depth of queries, and make room on the stack for it.
-
-Associative operations become balanced trees; chains (a sum, a row of BINDs) take a level a step, up
-to `MAX_DEPTH`. The process's recursion limit is only ever raised.
-"""
+"""Bound the depth of queries, and make room on the stack for it."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,6 @@
 """ORDER BY: sorting keys of solutions (SPARQL 1.1, section 15.1, and 1.2).
 
-Literals that ``<`` does not compare are ordered as numbers, booleans, strings, dates and times,
-then the rest by datatype and lexical form.
+Literals without ``<`` are ordered as numbers, booleans, strings, dates, then by datatype and form.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,8 @@
-"""Parse SPARQL text to algebra.
+"""Parse SPARQL text to algebra; errors point at line and column.
 
-Literals keep their lexical forms, errors point at line and column, and a `Dialect` extends the
-grammar. A triple term with variables becomes a hidden variable, tested to have these parts; ``<<
->>``, ``~`` and ``{| |}`` become triples about a reifier.
-
-Sources: SPARQL 1.1 Query Language, sections 15, 18.2 and 19.8; SPARQL 1.2 (draft), sections 4.1.5
-and 19.8.
+A triple term with variables becomes a hidden variable, tested to have these parts; ``<< >>``, ``~``
+and ``{| |}`` become triples about a reifier. Sources: SPARQL 1.1, sections 15, 18.2 and 19.8;
+SPARQL 1.2 (draft), sections 4.1.5 and 19.8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,15 +129,12 @@ class Dialect:
     """The clauses that a language adds to SPARQL, as functions that take the parser.
 
     Args:
-        elements: group elements by their keyword, which has been read; they return the group with
-            the element in it.
+        elements: group elements by their keyword; they return the group with the element in it.
         functions: builtins by their name, which is under the cursor.
         tokens: changes the tokens before parsing.
-        after_form: reads the rest of the query form.
+        after_form: reads the rest of the query form; likewise the others.
         from_clause: reads the rest of ``FROM``; true if no graph IRI is left.
         after_where: reads the rest after WHERE; is it the outermost?
-        after_group: reads the rest after a group in braces.
-        template: reads the content of a CONSTRUCT template.
         select_names: GROUP BY and HAVING may use names of the SELECT clause.
         stops_in_prologue: full stops may follow declarations.
     """

@@ -478,12 +478,10 @@ class Detected:
     Args:
         how: ``labels`` (in the pages), ``rewriting``, ``freshness`` (only HTTP limits a page's
             validity) or ``static``.
-        annotations: for ``rewriting``.
         parts: of several datasets read as one.
         settled: a later look can detect nothing else.
         changes: when labels of a new kind begin, if known.
         signals: URLs of change signals, if all servers have one.
-        fresh_until: until when HTTP lets us reuse what was read.
     """
 
     source: Source

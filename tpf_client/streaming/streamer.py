@@ -39,13 +39,11 @@ class Schedule:
     """The schedule of a continuous query's evaluations.
 
     Args:
-        min_interval: the least time between two evaluations.
-        max_interval: the most; ``None``: until something expires.
+        max_interval: ``None``: until something expires.
         every: a fixed period, whatever expires.
         jitter: the most random delay, so that many clients do not come at once.
         least: a lower bound whatever the settings: no busy loop.
-        retry: the first pause after a failure, doubled for each further one.
-        max_retry: the longest pause after a failure.
+        retry: the first pause after a failure, doubled up to `max_retry`.
     """
 
     min_interval: timedelta = _ZERO
@@ -262,9 +260,8 @@ class PlannedQuery:
 class Tick:
     """One evaluation, in terms; instants are on the server's clock.
 
-    `answer` and `timed_answer` decode the whole current answer; `valid_until` is when the first
-    fact read expires; after an `error` nothing changed, and it is tried again; `late` rows are
-    present by grace alone.
+    `valid_until` is when the first fact read expires; after an `error` nothing changed; `late` rows
+    are present by grace alone.
     """
 
     at: datetime
@@ -301,16 +298,12 @@ class StreamingPlan:
     """How a continuous query is kept up to date.
 
     Args:
-        schedule: when it is evaluated.
-        freshness: the default freshness of fragments.
-        until: the last instant to evaluate at, on the server's clock.
         keep_checking: how often to look for new annotations; ``None``: a query with nothing dynamic
             ends.
         quiet: yield evaluations without changes, too.
         past: a clock by which history is replayed.
         services: failed SILENT services that `build` leaves out.
         budgets: entered for each evaluation; gives its budget.
-        explain: count the output of each step.
         signals: of servers that say what changes.
     """
 

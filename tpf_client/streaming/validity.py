@@ -1,12 +1,8 @@
 """The spans in which a continuous query's solutions hold, as far as labels tell.
 
-A solution holds while its facts do, which are found by putting it into the query's patterns.
-
-- Join: both sides. Union: each branch whose facts are there.
-- OPTIONAL that matched: both sides; otherwise, and for MINUS and NOT EXISTS, the left side, without
-a start.
-- DISTINCT: the last solution that shows the same.
-- Everything else: the earliest end of anything read.
+A solution holds while its facts do: of a join both sides, of an optional part that did not match
+(and for absence) the left side without a start, of DISTINCT the last solution that shows the same,
+else until the earliest end of anything read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -26,14 +26,7 @@ class PinnedRequest(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """A page of a fragment.
-
-    Args:
-        rows: as shown, with their labels.
-        total: number of matches.
-        dynamic: of these, live facts.
-        earliest_end: when the first label of a match ends.
-    """
+    """A page of a fragment: rows as shown, of `total` matches, `dynamic` of them live facts."""
 
     query: PinnedRequest
     rows: LabelledRows
@@ -145,8 +138,7 @@ def max_age(query: PinnedRequest) -> int:
 def kept_until(query: PinnedRequest) -> int | None:
     """Return the last whole second (Unix time) in which nginx may show an answer, if any.
 
-    nginx shows an answer up to a second longer than ``max-age``, after its labels have ended; its
-    field ``X-Accel-Expires: @TIME`` takes precedence.
+    nginx shows it up to a second longer than ``max-age``, unless ``X-Accel-Expires`` says so.
     """
     change = query.state.next_change
     if change is None or query.request.snapshot is not None:

@@ -1,15 +1,10 @@
 """The metadata of a page: its dataset and fragment, counts, controls and labels.
 
-Sources: the Triple Pattern Fragments and Quad Pattern Fragments specifications of the Hydra W3C
-community group; the Hydra Core Vocabulary; VoID. Clients depend on more than these say:
+Sources: Triple and Quad Pattern Fragments; Hydra Core Vocabulary; VoID. Clients depend on more:
 
 - the page has exactly the URL that the client requested;
-- ``void:subset`` from the dataset to the page comes *first*: Comunica uses ``sd:defaultGraph`` of
-  the dataset only once it knows that the page belongs to it;
-- ``void:subset`` from the fragment to the page comes *after* that, because the same client takes
-  the last subject that it sees for the fragment;
-- there is exactly one ``hydra:template``, with exactly four mappings: further variables of its URLs
-  are mapped by ``tmp:mapping``.
+- ``void:subset`` from the dataset to the page comes first, that from the fragment after it;
+- there is exactly one ``hydra:template``, with exactly four mappings.
 """
 
 from collections.abc import Iterable, Iterator
@@ -148,12 +143,7 @@ class Controls(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """The metadata graph of a page, in the order that clients need.
-
-    Args:
-        before: triples that must precede the controls.
-        after: the rest, but for the labels.
-    """
+    """The metadata graph of a page, in the order that clients need."""
 
     graph: Term
     before: list[Triple]

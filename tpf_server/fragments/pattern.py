@@ -1,12 +1,8 @@
 """Read the parameters of a fragment's URL into a quad pattern.
 
-Terms have the form of ``hydra:ExplicitRepresentation``: an IRI bare or in angle brackets; a literal
-as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``) without escapes. Also accepted: a
-name with a configured prefix; a triple term ``<<( s p o )>>`` in N-Triples form (or ``<<s p o>>``,
-as rdf-string writes it); and a variable: absent, empty or ``?name``. A name that occurs twice
-requires equal terms.
-
-Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragments specifications.
+Terms have the form of ``hydra:ExplicitRepresentation``; also accepted are names with a configured
+prefix, triple terms, and variables: absent, empty or ``?name``. A name that occurs twice requires
+equal terms.
 """
 
 import re

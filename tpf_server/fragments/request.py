@@ -1,7 +1,6 @@
 """A requested page: pattern, page, snapshot, and their URLs.
 
-The page has the URL that the client requested, byte for byte, because clients look for its metadata
-under that; the fragment has that URL without page, snapshot and limit.
+The page has the URL that was requested, byte for byte: clients look for its metadata under that.
 """
 
 import re
@@ -158,12 +157,10 @@ class FragmentRequest(NamedTuple):
     """A requested page of a fragment.
 
     Args:
-        pattern: of quads.
         patterns: disjoint ones: `pattern` restricted to the rows of ``values``.
         parameters: of the URL, decoded.
         at: valid time; ``None``: now.
         known: transaction time; ``None``: now.
-        fragment_url: without page, snapshot and limit.
     """
 
     pattern: QuadPattern

@@ -1,7 +1,6 @@
 """A view: a dataset, and the method through which its live facts are shown.
 
-The matches of a pattern are a sequence: the static quads, then the quads of each part of the
-method, in the order of the live store. Pages are slices of it.
+Matches are a sequence: the static quads, then those of each part of the method.
 """
 
 from bisect import bisect_right
@@ -105,11 +104,7 @@ class View:
 
 
 class State(NamedTuple):
-    """The freshness of the matches of a pattern.
-
-    Args:
-        next_change: the earliest instant after the snapshot's at which a label ends or starts.
-    """
+    """The freshness of the matches of a pattern."""
 
     next_change: datetime | None
     parts: tuple[tuple[Part, ...], ...]

@@ -38,10 +38,7 @@ MOST_FREQUENT: Final = 100
 
 
 class StaticStore(Protocol):
-    """Quads that do not change while the store is open. Thread-safe.
-
-    Every method of a closed store raises `StoreClosedError`.
-    """
+    """Quads that do not change while the store is open. Thread-safe."""
 
     version: str
     """Changes whenever the content may have changed: part of every ETag."""
@@ -179,10 +176,7 @@ class LiveStore(Protocol):
         """Return the number of changed facts in each minute of the last hour."""
 
     def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
-        """Return the predicates that most facts have, with the number of valid ones.
-
-        The last number is how many came in the last hour.
-        """
+        """Return the predicates that most facts have, with the number of valid ones."""
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """Return the exact number of matches valid in the snapshot."""
@@ -208,47 +202,38 @@ class LiveStore(Protocol):
         batch_id: str | None = None,
         withdrawn: Sequence[Fact] = (),
     ) -> BatchReceipt:
-        """Withdraw facts and add labelled ones, all or none; durable on return.
+        """Withdraw facts and add labelled ones, all or none; durable on return (see `batch`).
 
-        A fact replaces the expiring fact of the same key; it ends the interval of the same key that
-        is open at its start. A withdrawn quad does not hold within its interval or, without one,
-        from now on. A batch with a known identifier is acknowledged again and does nothing.
+        A batch with a known identifier is acknowledged again and does nothing.
         """
 
     def check_writing(self) -> None:
         """Check that a batch could be published, or raise `StoreError`."""
 
     def retire(self, now: datetime) -> bool:
-        """Retire versions that no snapshot shows, where no batch came for long; return True if any.
-
-        Called with every request: cheap where there is nothing to do, bounded work otherwise.
-        """
+        """Retire versions that no snapshot shows; return True if any."""
 
     def follow(self, follower: Follower) -> Callable[[], None]:
         """Report the standing versions, then every change; return a function that ends it."""
 
     def listen(self, listener: "BatchListener") -> Callable[[], None]:
-        """Report every batch, of any process; return a function that ends it.
+        """Report every batch, of any process, in any thread; return a function that ends it.
 
-        Batches of other processes are noticed at the next call. The listener is called from any
-        thread, and must not call the store.
+        Those of other processes are noticed at the next call. The listener must not call the store.
         """
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
         """Return the batches kept as events, from `after` + 1 up to `until`, in runs of `size`."""
 
     def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
-        """Return a page of events of the batches above `after` up to `until`.
-
-        It costs as much as the page and two batches.
-        """
+        """Return a page of events of the batches above `after` up to `until`."""
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
         """Report present and new quads with these predicates; return a function that ends it.
 
-        Quads may be repeated. `seen` is called from any thread, and must not call the store.
+        `seen` is called from any thread, also repeatedly, and must not call the store.
         """
 
     def close(self) -> None:

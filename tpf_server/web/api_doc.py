@@ -1,9 +1,7 @@
 """``/api-doc``: the Hydra ApiDocumentation, built with hydra-python-core.
 
-From `RESOURCES` and `mappings` it has a class for every resource with its operations, a link or
-template from the entry point to each, and the datasets and views as collections with their search
-forms. The library's context is incomplete, and every status embeds a remote one; so the document
-gets its own.
+It has a class for every resource, and datasets and views as collections with their search forms.
+The library's context is incomplete, so the document gets its own.
 """
 
 import threading

@@ -1,8 +1,4 @@
-"""Serve the changes of a live store, batch by batch, as server-sent events.
-
-A follower names the last batch that it saw, by its number in the log, so the server keeps nothing
-of it.
-"""
+"""Serve the changes of a live store as server-sent events, numbered as its batches."""
 
 import json
 import threading

@@ -1,8 +1,7 @@
 """Write HTML for people.
 
-Pages load nothing from third parties and run one small inline script, which a content security
-policy names by its digest. It counts down, and reads pages of live facts again when these end.
-Terms are escaped and linked only to this server, ``http:`` or ``https:``.
+Pages load nothing from third parties; a content security policy names their one script. Terms are
+escaped and linked only to this server, ``http:`` or ``https:``.
 """
 
 import base64
@@ -76,10 +75,7 @@ class TermCells:
         self._kept_cell = lru_cache(maxsize=_KEPT_CELLS)(self._cell)
 
     def cell(self, position: str, term: str, *, named: bool = False) -> str:
-        """Return the content of a table's cell: the term, linked to its other occurrences.
-
-        `named`: by its name, where it has one.
-        """
+        """Return the content of a table's cell: the term, linked to its other occurrences."""
         # What comes again is short; long texts would fill the memory.
         return (self._kept_cell if len(term) <= _SHORT else self._cell)(position, term, named)
 

@@ -73,13 +73,7 @@ HINTS = {
 
 
 class HtmlWriter:
-    """Write HTML.
-
-    Args:
-        title: of the site.
-        query_page: where queries are asked: a URL, or relative to each dataset; empty: nowhere.
-        examples: titles and texts of queries that the front of a dataset offers.
-    """
+    """Write HTML. `query_page`: where queries are asked, a URL or relative to each dataset."""
 
     name = "HTML"
     suffix = "html"

@@ -245,10 +245,7 @@ def read_examples(settings: Settings) -> list[Example]:
 def vocabulary(
     datasets: Iterable[tuple[OpenDataset, Endpoint]], now: datetime
 ) -> dict[str, object]:
-    """Return the predicates and classes of datasets with their counts, and their prefixes.
-
-    What the stores count is exact; of classes of live facts, those of the first `_TYPED`.
-    """
+    """Return the predicates and classes of datasets with their counts, and their prefixes."""
     predicates, classes = Counter[Term](), Counter[Term]()
     prefixes: dict[str, str] = {}
     for dataset, endpoint in datasets:

@@ -1,8 +1,4 @@
-"""History by Memento (RFC 7089): a fragment is its own timegate.
-
-``Accept-Datetime`` selects the instant, as ``?at=`` does in a URL; the answer states it
-(``Memento-Datetime``) and the URL that pins it (``Content-Location``).
-"""
+"""History by Memento (RFC 7089): a fragment is its own timegate (``Accept-Datetime``, ``?at=``)."""
 
 from datetime import datetime, timedelta
 from itertools import chain

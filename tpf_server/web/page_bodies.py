@@ -1,11 +1,8 @@
 """Bodies of pages: encodings, a cache, and deltas between pages.
 
-When facts expire, many ask for the same page. It is made, and encoded, once for all who ask before
-the next label of it begins or ends and before the next batch. A client that accepts ``dcz`` names
-the page that it has by the SHA-256 of its text, and gets the delta, made once for all readers: a
-hundred bytes instead of two thousand.
-
-Sources: RFC 9110, section 12.5.3; RFC 9842 (Compression Dictionary Transport); RFC 8878 (zstd).
+A page is made and encoded once for all who ask before it changes. A client that accepts ``dcz``
+names the page that it has by SHA-256, and gets the delta. Sources: RFC 9110, section 12.5.3; RFC
+9842; RFC 8878.
 """
 
 import re
@@ -46,9 +43,7 @@ class Codings(NamedTuple):
 
     Args:
         whole: the best one of a whole body; ``None``: as it is.
-        dictionaries: the client may keep a page as a dictionary. Browsers name ``dcz`` only when
-            they
-            have one.
+        dictionaries: the client may keep a page as a dictionary.
         deltas: the client can take a delta.
     """
 
@@ -114,8 +109,7 @@ def available_dictionary(field: str) -> bytes | None:
 def dictionary_field(url: str) -> tuple[str, str] | None:
     """Return the ``Use-As-Dictionary`` header for the next page of the same URL.
 
-    Only the ends of long parameters are matched; a wrong match makes a longer delta. ``None``: the
-    URL has too many parameters.
+    Only the ends of long parameters are matched. ``None``: the URL has too many.
     """
     query = "&".join(
         ("*" if len(part) > _MATCHED else "")
@@ -153,12 +147,7 @@ class SentPage(NamedTuple):
 
 
 class PageBodies:
-    """The last used pages, by content and encoding. Thread-safe.
-
-    Contents are equal only where URL, format, versions of the stores and the next change by the
-    clock are. `again`: pages are kept only from the second time on, so that those that nobody asks
-    for again take no room, and no time.
-    """
+    """The last used pages, by content and encoding; `again`: from the second use on."""
 
     def __init__(self, *, again: bool = False) -> None:
         self._once: set[int] | None = set() if again else None
@@ -171,14 +160,7 @@ class PageBodies:
     def get(
         self, content: str, encoding: str | None, instant: int, seconds: float
     ) -> SentPage | None:
-        """Return a page, if it is cached.
-
-        Args:
-            content: digest of the text of the page, but for its instant.
-            encoding: of the body; of a delta, also from which page.
-            instant: of the requested snapshot, in microseconds.
-            seconds: how old it may be: its links, pinned to its instant, must lead on.
-        """
+        """Return a page, if it is cached, at most so many seconds older than this instant."""
         with self._lock:
             page = self._pages.get((content, encoding))
         if page is None or not 0 <= instant - page.instant <= seconds * 1_000_000:

@@ -1,10 +1,8 @@
 """``POST`` and ``DELETE /{dataset}/facts``: publish and withdraw labelled facts, all or none.
 
-The body is RDF: plain, with the label in the query (``?expiration=`` or ``?initial=&final=``), or
-annotated by a method, which is recognised by its vocabulary or named (``?annotation=``). A batch
-with a repeated ``?batch=`` is acknowledged and does nothing. Plain facts are withdrawn from now on,
-or within ``?initial=&final=``; annotated ones within their intervals. A patch (`parse_patch`) is
-posted, and does both.
+The body is RDF: plain, with the label in the query, or annotated by a method. A batch with a
+repeated ``?batch=`` is acknowledged and does nothing. Plain facts are withdrawn from now on, or
+within ``?initial=&final=``. A patch (`parse_patch`) does both.
 """
 
 import re

@@ -160,8 +160,8 @@ def _freshness(
 ) -> list[tuple[str, str]]:
     """Return the header fields for freshness.
 
-    A browser that asks each time (``cache: "no-cache"``) may keep a page as a dictionary for
-    longer; others, and shared caches, would show it.
+    A browser that revalidates may keep a page as a dictionary for longer; shared caches would show
+    it.
     """
     now, age = int(query.now.timestamp()), max_age(query)
     date, expires = ("Date", http_second(now)), ("Expires", http_second(now + age))
@@ -215,9 +215,7 @@ def _links(query: PinnedRequest) -> list[tuple[str, str]]:
 class _Page:
     """The body of an answer, from the cache or new.
 
-    Attributes:
-        shared: others get the same body. A pinned page states that it is old, and few ask for it.
-        announced: the client may use this page as a dictionary for the next.
+    `shared`: others get the same body; `announced`: it is the dictionary of the next one.
     """
 
     def __init__(

@@ -7,12 +7,7 @@ from annotations.namespaces import HYDRA, LDES, RDF
 
 
 class Operation(NamedTuple):
-    """A method of a resource.
-
-    Args:
-        returns: IRI of the class of the answer, or the name of a resource; ``None``: no RDF.
-        expects: IRI of the class of the body.
-    """
+    """A method of a resource, with the classes of its answer and body."""
 
     title: str
     returns: str | None = None

@@ -22,10 +22,7 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
 def base_of(environ: WSGIEnvironment, settings: Settings) -> str:
-    """Return the URL of the server for the client, with a slash at its end.
-
-    Clients could forge it, so only the settings count, or a proxy that they trust.
-    """
+    """Return the URL of the server for the client, by the settings or a trusted proxy."""
     if settings.trust_forwarded:
         host = _last(environ.get("HTTP_X_FORWARDED_HOST", ""))
         scheme = _last(environ.get("HTTP_X_FORWARDED_PROTO", "http"))
@@ -165,10 +162,7 @@ def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Respo
 
 
 def dress(response: Response, now: datetime, base: str, public: bool) -> Response:
-    """Add the header fields of every answer: date, documentation, access for other origins.
-
-    Pages and the files of /query/ have them already, or need none.
-    """
+    """Add the header fields of every answer: date, documentation, access for other origins."""
     if isinstance(response, AsGiven):
         return response
     headers = response.headers

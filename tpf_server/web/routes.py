@@ -1,8 +1,4 @@
-"""Answer the URLs of the server.
-
-Datasets change with reloads, so a dataset's name is a variable of a rule. Continuous queries add
-rules of their own, which Flask prefers.
-"""
+"""Answer the URLs of the server. Names of datasets are variables: they change with reloads."""
 
 import logging
 import re

@@ -1,8 +1,7 @@
 """Count the trips of each route in a sliding window with Pathway, in its own interpreter.
 
 Arguments: a file of trips, the window's minutes, trips per commit, and the output. Prints version,
-trips and seconds as JSON. The ends of windows are computed first: Pathway's `Table.forget` is one
-commit late and several times slower.
+trips and seconds as JSON.
 """
 
 import csv

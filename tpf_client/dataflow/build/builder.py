@@ -414,8 +414,8 @@ def build_query(
 ) -> Output:
     """Build the dataflow of a query.
 
-    ASK gives a solution where the answer is yes, DESCRIBE its triples. With `kept` the answer is
-    maintained: ASK gives the empty solution, CONSTRUCT distinct triples.
+    ASK gives a solution for yes, DESCRIBE its triples; with `kept` ASK gives the empty solution and
+    CONSTRUCT distinct triples.
     """
     builder = Builder(leaves, flow, environment, services, query.dataset)
     pattern = restrict(query.pattern, query.dataset, builder.fresh)
@@ -526,8 +526,8 @@ class Builder(Construction):
     ) -> Node:
         """Combine a node's and a pattern's solutions by the most keys.
 
-        Errors are no keys; those of a SERVICE variable come first. `bound` and `added` are the
-        variables that node and pattern certainly bind.
+        Errors are no keys. `bound` and `added` are the variables that node and pattern certainly
+        bind.
         """
         unsure = (bound & set(in_scope(pattern)) & set(node.schema)) - node.certain
         if not unsure or self.outer is not None:

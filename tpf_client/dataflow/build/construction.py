@@ -101,10 +101,7 @@ NO_DATASET = algebra.DatasetClause()
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Hold the outer rows of a correlated pattern (in EXISTS).
-
-    `given` are copies of those of their variables that may be unbound.
-    """
+    """Hold the outer rows of a correlated pattern (in EXISTS)."""
 
     rows: Node | None = None
     given: Mapping[Variable, Variable] = field(default_factory=dict)
@@ -246,8 +243,8 @@ class Construction(ABC):
     def matching(self) -> Callable[[Matching, Node], Matching]:
         """Return a function that adds a matching node; call it before building the right side.
 
-        A left solution's result is final once everything built from now on is at rest, or all has
-        come for it alone and nothing in between holds back.
+        A left solution's result is final once all requests of the right side, or its own, are
+        answered.
         """
         leaves, nodes, start = self.leaves, self.flow.nodes, len(self.flow.nodes)
         mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0

@@ -30,11 +30,7 @@ class JoinOrder:
         self._counts: dict[int, tuple[Pattern, float]] = {}
 
     def of(self, operands: list[Pattern], seed: Node | None) -> list[Pattern]:
-        """Put inline data first, then the smallest connected pattern.
-
-        Where leaves count, disconnected basic graph patterns are split if something else connects
-        them.
-        """
+        """Put inline data first, then the smallest connected pattern."""
         if isinstance(self._leaves, CountingLeaves) and len(operands) > 1:
             operands = [part for each in operands for part in _connected(each)]
 

@@ -90,10 +90,7 @@ def _visible(schema: Schema) -> Callable[[Solution], Solution]:
 def argument_of(
     aggregate: algebra.Aggregate, schema: Schema, compile_it: Callable[[Expression], Compute]
 ) -> Compute:
-    """Compile the argument of an aggregate to a term.
-
-    That of ``COUNT(DISTINCT *)`` is the tuple of the visible values.
-    """
+    """Compile the argument of an aggregate to a term."""
     if aggregate.argument is not None:
         return compile_it(aggregate.argument)
     if not aggregate.distinct:

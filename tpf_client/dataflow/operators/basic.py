@@ -67,11 +67,9 @@ class Extend(Node):
     """Add `variable` to solutions; `UNBOUND` where `compute` has an error.
 
     Args:
-        volatile: every copy gets its own value (RAND, UUID, blank nodes), which its retraction
-            takes back.
+        volatile: every copy gets its own value (RAND, UUID, blank nodes).
         always: `compute` never gives `UNBOUND`.
         asks: ask for the solutions instead of listening; not where volatile.
-        expression: the value as written, if it was.
     """
 
     def __init__(
@@ -255,7 +253,6 @@ class Output:
     """Collect the changes of a tick and net them.
 
     `order` sorts solutions *of the upstream schema*; `on_change` receives changes before netting.
-    `pattern` is what is evaluated, `core` its node before the solution modifiers, if there is one.
     """
 
     def __init__(

@@ -21,8 +21,6 @@ class Closure(Node):
     """The distinct pairs of a start and a node reachable from it.
 
     Args:
-        starts: distinct start nodes, with their graph where that is a variable.
-        edges: from, to, and graph where that is a variable.
         frontier: the input that seeds `edges`; ``None`` where `edges` has them all.
         shape: the output solution of a pair; ``None`` leaves it out.
         at_least_once: a node must be reached by a step to be its own end.

@@ -134,11 +134,7 @@ def put(index: _Index, key: Any, solution: Solution, count: int) -> None:
 
 
 class HashJoin(Node):
-    """Join compatible solutions of two nodes.
-
-    Once a solution lacks a shared variable, those that do are compared pair by pair within equal
-    certain variables. `probes` counts work for tests.
-    """
+    """Join compatible solutions of two nodes."""
 
     def __init__(self, left: Node, right: Node) -> None:
         self._layout = layout(left.schema, left.certain, right.schema, right.certain)
@@ -283,9 +279,8 @@ class _Entry:
 class LookupJoin(Node):
     """Join a node with a source that answers by key.
 
-    A key is requested at its first left solution and released after its last. `keys` are in the
-    source's order, certainly bound on the left; in `right`, the source's schema, they equal the
-    key. `requests` counts work for tests.
+    A key is requested at its first left solution and released after its last. `requests` counts
+    work for tests.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Join solutions of two schemas (SPARQL 1.1 Query Language, section 18.3).
 
-A shared variable bound in every solution of both sides is a `key` and hashed; one that may be
-unbound is `loose` and compared pair by pair.
+A shared variable bound in every solution is a hashed `key`; others are `loose`, compared pairwise.
 """
 
 from collections.abc import Callable

@@ -177,10 +177,7 @@ class Matching(Node):
 
 
 class LeftJoin(Matching):
-    """Merge compatible pairs that meet the condition; keep left solutions without any.
-
-    The condition takes the merged solution: all of the left, then the right's own variables.
-    """
+    """Merge compatible pairs that meet the condition; keep left solutions without any."""
 
     def __init__(self, left: Node, right: Node, condition: Condition | None = None) -> None:
         how = layout(left.schema, left.certain, right.schema, right.certain)
@@ -214,10 +211,9 @@ class Mark(NamedTuple):
 
 
 class SemiJoin(Matching):
-    """Keep left solutions that have a compatible right solution, or that have none.
+    """Keep left solutions that have a compatible right solution; `negated`: that have none.
 
-    The condition takes the merged solution as in `LeftJoin`. With a `mark` all are kept and its
-    variable is added; `negated` inverts either. `expressions` is the condition as written.
+    With a `mark` all are kept and its variable is added.
     """
 
     def __init__(
@@ -281,8 +277,7 @@ class SemiJoin(Matching):
 class Minus(Matching):
     """Drop left solutions with a compatible right solution that shares a bound variable.
 
-    Variables in `apart` must agree but do not count as shared; those in `given` count only where
-    another variable of the left is unbound.
+    Variables in `apart` do not count as shared, those in `given` only beside an unbound one.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """The join of windows and static caches: each arriving row takes a route through the others.
 
-A route is generated nested loops, ordered greedily by expected partners. Routing ``reviewed``
-reorders by current cardinalities, ``fixed`` keeps the first routes, ``per-tuple`` sends each row to
-the smallest input next (paper 000 to the letter).
+A route is generated nested loops, ordered greedily. Routing ``reviewed`` reorders by current
+cardinalities, ``fixed`` keeps the first routes, ``per-tuple`` chooses for each row (paper 000).
 
 Source: paper 000, sections 3.3 and 4.4; paper 001, section 3.2 (indexed buffers).
 """
@@ -76,10 +75,7 @@ _LOOPS: Final = 16
 
 
 class MultiwayJoin(Node):
-    """Join the rows of several inputs.
-
-    `needed` are the variables of the result, in order. A route ends where `work` is exceeded.
-    """
+    """Join the rows of several inputs."""
 
     def __init__(
         self,

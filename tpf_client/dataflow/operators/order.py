@@ -143,16 +143,8 @@ def _once(_key: Key) -> int:
 class TopK(Node):
     """The window of a sorted sequence; equal keys are ordered by identifiers.
 
-    Only the best few are kept in order; when those run out, all others are read.
-
-    Args:
-        distinct: of solutions with the same value only the first counts, once (DISTINCT over fewer
-            variables than the order needs).
-        asks: ask for the solutions instead of keeping them (see `Node`).
-
-    Attributes:
-        reserve: how many are kept in order; ``None``: all.
-        rebuilt: how often these were chosen again, for tests that count work.
+    Only the best few (`reserve`) are kept in order; when those run out, all others are read.
+    `distinct`: of solutions with the same value only the first counts. `rebuilt` counts for tests.
     """
 
     def __init__(

@@ -18,10 +18,7 @@ def at_once(action: Callable[[], object]) -> None:
 
 
 class EachEndpoint(Node):
-    """The solutions of all endpoints, each built when its name first comes.
-
-    `build` may request: `defer` makes it wait until the dataflow is at rest.
-    """
+    """The solutions of all endpoints, each built when its name first comes."""
 
     def __init__(
         self,
@@ -70,11 +67,7 @@ class EachEndpoint(Node):
 
 
 class OnDemand(Node):
-    """A node that is built at the first solution of its input.
-
-    `build` takes inputs of the solutions and of `seed`, and may request: `defer` makes it wait
-    until the dataflow is at rest.
-    """
+    """A node that `build` makes at the first solution of its input; `defer` waits for rest."""
 
     def __init__(
         self,

@@ -81,10 +81,7 @@ class Extreme:
 
 
 class Median:
-    """MEDIAN of numbers: the middle one, or the mean of two.
-
-    Inlined numbers are sorted as integers of a common scale.
-    """
+    """MEDIAN of numbers: the middle one, or the mean of two."""
 
     __slots__ = ("_entries", "_failures", "_inlined", "_owed", "_scale", "_typed")
 
@@ -227,11 +224,7 @@ class Count:
 
 
 class Sum:
-    """SUM and AVG.
-
-    Floating-point numbers are summed again, because additions cannot be undone exactly, and rounded
-    once, so that order does not matter.
-    """
+    """SUM and AVG."""
 
     def __init__(self, typed: TypedTerms, *, average: bool = False) -> None:
         self._typed = typed

@@ -1,7 +1,6 @@
-"""The groups of solutions that come and go.
+"""The groups of solutions that come and go. Conditions on keys are decided once per group.
 
-Values computed for a solution may be kept until it goes (the link from a leaf to its results, paper
-001, section 3.1). Conditions on keys are decided once per group.
+Computed values may be kept until their solution goes (paper 001, section 3.1).
 """
 
 import itertools
@@ -23,10 +22,7 @@ def _anything(_key: Solution) -> bool:
 
 
 class GroupState:
-    """A group; `key` is ``None`` for all groups that fail the conditions on their keys.
-
-    `total` and `fresh` count its solutions, all and those of this tick.
-    """
+    """A group; `key` is ``None`` for all groups that fail the conditions on their keys."""
 
     __slots__ = ("accumulators", "fresh", "key", "row", "total", "untouched")
 
@@ -53,12 +49,9 @@ class Grouping:
         keys: without keys there is exactly one group, even of nothing.
         aggregates: ``None`` counts the solutions.
         values_of: the values of the keys, then the arguments of the accumulators.
-        passes: the condition on keys.
-        certain: variables of the output bound in every solution.
+        passes: the condition on keys; `condition` as written.
         remembers: keep the values of a solution until it goes, also volatile ones.
         expressions: what `values_of` computes; ``None``: the whole solution.
-        condition: `passes` as written.
-        written: the aggregates as written.
     """
 
     keys: tuple[Variable, ...]

@@ -1,7 +1,7 @@
 """A sliding window, the groups of its rows, and the best of these: one state in C.
 
-It replaces windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` for a query that counts, takes
-medians and orders. `_ranked_groups.c` is compiled with the package where there is a compiler.
+It stands for windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK`; `_ranked_groups.c` is compiled
+where there is a compiler.
 """
 
 import ctypes
@@ -34,12 +34,11 @@ class Branch(NamedTuple):
 
     Args:
         width: how long a row stays.
-        least: rows of this branch that a group needs to be shown; 1 or more.
+        least: rows of this branch that a group needs to be shown.
         most: the most rows that it may have.
         medians: columns whose medians are taken; 0 with another window.
-        other_width: how long rows of an EXISTS's window stay; a row counts if one has its key and a
-            larger value. `NONE`: each counts.
-        negated: it counts if none has.
+        other_width: of an EXISTS's window: a row counts if one has its key and a larger value
+            (`negated`: if none has). `NONE`: each counts.
     """
 
     width: int
@@ -56,13 +55,7 @@ class Branch(NamedTuple):
 
 
 class By(NamedTuple):
-    """A condition of an order, on integers or decimals.
-
-    Args:
-        place: a position in a row: of a key, a size, or the first cell of numbers.
-        over: the position of a size that divides it, to `MOST_PLACES` digits; or `NONE`.
-        descending: the largest is first.
-    """
+    """A condition of an order: the value at `place` in a row, or its quotient by that at `over`."""
 
     place: int
     over: int
@@ -72,16 +65,13 @@ class By(NamedTuple):
 class Ranking(NamedTuple):
     """Groups and their order.
 
-    A row has the key; then for each branch how many rows count, and `MIDDLES` cells for each of its
-    numbers.
+    A row has the key; then for each branch how many rows count, and `MIDDLES` cells per number.
 
     Args:
         keys: the number of key columns.
         branches: groups with rows from all of them are shown.
-        order: the conditions of the order.
         ties: positions that break ties, all of the key among them.
-        offset: how many of the first groups are not shown.
-        limit: how many groups are shown, with those.
+        limit: how many groups are shown, the first `offset` left out.
         apart: stop before a row for which something went.
         ticks: stop at each instant at which something goes between two rows.
     """
@@ -150,8 +140,7 @@ class RankedGroups:
     def batch(self, columns: Sequence[Any]) -> Any:
         """Convert rows for `run`: columns of 64-bit integers.
 
-        First the instants, ascending; then for each branch its keys, whether a row counts, and its
-        numbers; with another window the row's key here and there, and the values here and there.
+        First the instants; then for each branch keys, whether a row counts, and numbers.
         """
         return np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
 
@@ -163,10 +152,7 @@ class RankedGroups:
         return done
 
     def pass_to(self, until: int) -> bool:
-        """Advance to an instant; return whether what is shown may have changed.
-
-        With `Ranking.ticks` it stops at the first such instant, `passed`.
-        """
+        """Advance to an instant; return whether what is shown may have changed."""
         self._library.ranked_pass_to(self._state, until)
         return self.changed
 

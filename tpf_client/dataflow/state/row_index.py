@@ -1,8 +1,7 @@
 """Bags of rows with hash indexes over their columns; their maintenance is generated.
 
-An index over columns K maps the values of K to the rest's, with counts: a count alone where K is
-all columns (the one-way index of paper 001, section 3.2.2), else a dictionary (the ring index). It
-exists while a route uses it, or longer where rows seldom change.
+An index over columns K maps values of K to the rest's, with counts (paper 001, section 3.2.2). It
+exists while a route uses it.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -58,13 +57,12 @@ class RowBag:
     """A bag of rows of the same width.
 
     Args:
-        source: gives the present rows with their counts, where they are held elsewhere anyway.
+        source: gives the present rows, where they are held elsewhere anyway.
         keep_indexes: unused indexes stay, for rows that seldom change.
         prepare: called when `maintenance` gives other code than before.
 
     Attributes:
-        change: adds `count` copies of a row; look it up at every use, it is generated again when an
-            index comes or goes.
+        change: adds `count` copies of a row; look it up at every use.
         idle: `change` does nothing, for lack of indexes.
     """
 
@@ -214,11 +212,9 @@ class RowBag:
 
 @dataclass(frozen=True, slots=True)
 class JoinCondition:
-    """A condition on a joined row.
+    """A condition on a joined row: `check` takes the values of these variables.
 
-    `check` takes the values of exactly these variables; `text` is the same as an expression with a
-    placeholder for each. ``{constant}`` stands for `constant`, so that the code is compiled once
-    for all constants.
+    `text` is the same as an expression, with ``{constant}`` so that it is compiled once.
     """
 
     variables: tuple[Variable, ...]
@@ -232,10 +228,9 @@ class JoinInput:
 
     Attributes:
         takes_expired: rows that go must be routed, too.
-        route: takes a row and its count, after `bag` did.
         order: the inputs in the order in which `route` visits them.
         candidate: another order that was better at the last review.
-        recent: samples rows, the last ones where rows come all the time.
+        recent: samples rows.
         seldom: route and indexes are made for a row and released afterwards.
     """
 

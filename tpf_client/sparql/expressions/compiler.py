@@ -1,10 +1,6 @@
 """Compile expressions to closures over solutions (SPARQL 1.1, section 17).
 
-A closure gives a typed value or a term identifier: ``?x`` as a term keeps its lexical form, ``?x +
-1`` is encoded from its value.
-
-Where the environment bounds the work of expressions, functions pay for long texts, as does whoever
-keeps one as a term, and rows pay for the calls of large expressions.
+A closure gives a typed value or a term identifier: ``?x`` as a term keeps its lexical form.
 """
 
 from collections.abc import Callable, Iterator, Sequence

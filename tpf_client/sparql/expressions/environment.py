@@ -20,13 +20,7 @@ TermOf: TypeAlias = Callable[[Solution], int]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The dependencies of expressions beside the solution.
-
-    Args:
-        typed: the values of term identifiers.
-        now: the value of NOW().
-        random: the source of RAND, UUID and STRUUID.
-    """
+    """The dependencies of expressions beside the solution."""
 
     typed: TypedTerms
     now: DateTime

@@ -1,7 +1,6 @@
 """Regular expressions on Python's own engine, for browsers without RE2 and `regex`.
 
-It backtracks and cannot be stopped, so risky patterns end the query with an error. Unicode
-categories, which it does not know, are written out.
+It cannot be stopped, so risky patterns end the query with an error.
 """
 
 import re

@@ -1,9 +1,6 @@
 """Typed values of terms (XML Schema 1.1 part 2; SPARQL 1.1, section 17.1).
 
-IRIs and blank nodes are `Iri` and `BlankNode`; strings ``str`` or `LanguageString`; booleans
-``bool``; integers ``int``; decimals, floats and doubles ``Decimal``, `Single` and ``float``; dates
-and durations those of `dates`; all else `Opaque`: ill-typed literals, those longer than `LONGEST`,
-triple terms. Computed values are written as pyoxigraph does.
+Ill-typed and long literals and triple terms are `Opaque`. Values are written as pyoxigraph does.
 """
 
 import re

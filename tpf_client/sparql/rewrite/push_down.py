@@ -1,10 +1,8 @@
-"""Push filters to the earliest place where they may stand.
+"""Push filters to the earliest part that certainly binds their variables.
 
-That is a part which certainly binds their variables; not an optional or subtracted one, and below
-an aggregation only if whole groups are selected. EXISTS and volatile functions stay in place.
-
-Source: SPARQL 1.1 Query Language, section 18; Schmidt, Meier and Lausen, *Foundations of SPARQL
-Query Optimization*, ICDT 2010, figure 3 (family F); for C-SPARQL paper 003, section 5.1.
+Not into an optional or subtracted part; EXISTS and volatile functions stay. Source: SPARQL 1.1,
+section 18; Schmidt, Meier and Lausen, *Foundations of SPARQL Query Optimization*, 2010, figure 3;
+paper 003, section 5.1.
 """
 
 from collections.abc import Callable, Iterable, Mapping

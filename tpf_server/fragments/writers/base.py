@@ -52,10 +52,7 @@ def lines_in_graph(lines: str, graph: Term) -> str:
 
 
 def open_data(fragment: Fragment) -> QuadColumns:
-    """Return the data of a page, without quads that read like metadata.
-
-    It is for formats that do not separate these.
-    """
+    """Return the data of a page, without quads that read like metadata."""
     authority, data = fragment.query.endpoint.authority, fragment.rows.columns
     if authority.may_control(data.predicates):
         return quad_columns([quad for quad in data.quads if not authority.controls(quad)])

@@ -1,9 +1,4 @@
-"""Write JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph.
-
-The escapes of canonical N-Triples are valid in JSON. JSON-LD 1.1 has no triple terms; they are
-written in the basic encoding of *RDF 1.2 Interoperability*: a blank node of type ``rdf:TripleTerm``
-with ``rdf:ttSubject``, ``rdf:ttPredicate`` and ``rdf:ttObject``.
-"""
+"""Write JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph."""
 
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,9 +1,7 @@
 """Write short Turtle and TriG: grouped by subject, IRIs relative, a line for each statement.
 
-Data have one base, the server of the first subject; metadata have their page. An IRI on the base's
-server becomes ``</path>``, unless its path has an empty first segment or a dot segment, or a
-literal holds the beginning of such an IRI. Parts that change between answers have their own lines:
-a client that reads a page again parses only these.
+Data have one base, the server of the first subject; metadata have their page. Parts that change
+have their own lines: a client that reads a page again parses only these.
 """
 
 import re

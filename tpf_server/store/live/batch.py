@@ -1,14 +1,14 @@
 """Plan the effects of a batch: versions that begin, end, or are replaced or withdrawn.
 
-The rules, for facts with one key (an expiring fact counts as starting now):
+For facts with one key (an expiring fact counts as starting now):
 
 - An expiring fact replaces the expiring fact, and ends an interval that is open now.
-- An interval ends an interval that is open at its start, and replaces one with the same start. An
+- An interval ends an interval that is open at its start, and replaces one with the same start; an
   expiring fact that lasts beyond its start is replaced or, for a future start, ended there.
 - A label that reaches into an interval that starts later is refused.
 
-A withdrawal cuts the versions that hold within an interval, or from now on: an interval may fall
-into two, an expiring fact ends at its first cut. Withdrawals precede the facts of their batch.
+A withdrawal cuts the versions that hold within an interval, or from now on. It precedes the facts
+of its batch.
 """
 
 from bisect import bisect_right
@@ -354,8 +354,7 @@ def plan(
 ) -> Effects:
     """Return the effects of a batch on the newest state of an index, which stays unchanged.
 
-    Without effects or on failure, `undo` frees the numbers that were taken. A label that reaches
-    into a later published interval is a `PublishError`.
+    A label that reaches into a later published interval is a `PublishError`.
     """
     effects = Effects()
     planners: dict[tuple[str, ...], _WithdrawingPlanner] = {}

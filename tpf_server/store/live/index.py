@@ -1,7 +1,4 @@
-"""Index a live store: apply records in order, find slots by pattern.
-
-Every process that follows the log has the same rows in the same slots. Not thread-safe.
-"""
+"""Index a live store: apply records in order, find slots by pattern."""
 
 import gc
 import heapq
@@ -582,10 +579,7 @@ class _Part(NamedTuple):
 
 
 class BatchEvents:
-    """The events of the batches of a log, by position.
-
-    All methods but `read` are called under the lock of the store.
-    """
+    """The events of the batches of a log, by position."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

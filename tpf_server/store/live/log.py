@@ -1,8 +1,7 @@
 """The durable log of a live store, which the index of every process follows.
 
-A record has the effects of a batch, with numbered rows and slots, so following the log needs no
-decision. The log is a ring: a batch carries along the versions still needed of the oldest batches,
-which are then dropped (log-structured storage with a cleaner: Rosenblum and Ousterhout, 1992).
+A record has the effects of a batch, with numbered rows and slots. Batches carry along versions of
+the oldest ones, which are dropped (Rosenblum and Ousterhout, 1992).
 """
 
 import json
@@ -28,7 +27,6 @@ class LiveSettings:
     Args:
         key: of versions of the same fact; fixed when the store is made.
         history: how long ended intervals are kept; ``None``: for ever.
-        accept_past: accept intervals that have ended, to load history.
         keep_events: how long whole batches are kept, as a stream of events; ``None``: not at all.
     """
 
@@ -87,8 +85,6 @@ class Record:
     """One batch in the log.
 
     Args:
-        published: in microseconds.
-        added: new versions, as planned.
         removed: rows that were replaced, or ended (then `added` has a version with the new end).
         retired: rows that no snapshot shows; their numbers are free again.
         gone: facts of removed rows without a continuation, where events are kept.
@@ -170,10 +166,7 @@ class Contents(NamedTuple):
 def continued(
     contents: Contents, newest: int, published: int
 ) -> tuple[dict[str, str], Record | None]:
-    """Return the settings of a log that gets other contents, and the empty record behind these.
-
-    Its number leaves one out, so that followers read the log anew; no record: the log was empty.
-    """
+    """Return the settings of a log with other contents, and the empty record behind these."""
     before, floor = 0, Floor()
     if contents.batches:
         before, at, _, payload = contents.batches[-1]
@@ -208,10 +201,7 @@ class Log(Protocol):
         """Return the number of the oldest batch, or 0. Cheap."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """Open a transaction that excludes other writers; durable at its end.
-
-        `receipt`, `append`, `read`, `entries` and `drop` then belong to it.
-        """
+        """Open a transaction that excludes other writers; durable at its end."""
 
     def receipt(self, batch_id: str) -> BatchReceipt | None:
         """Return the receipt of a batch identifier."""
@@ -235,10 +225,7 @@ class Log(Protocol):
         """Write the log to a new SQLite file, while publishing goes on."""
 
     def replace(self, contents: Contents, published: int) -> int:
-        """Replace the contents; return the number of the newest batch, or 0.
-
-        Numbers are not reused.
-        """
+        """Replace the contents; return the number of the newest batch, or 0."""
 
     def close(self) -> None:
         """Release files and connections."""

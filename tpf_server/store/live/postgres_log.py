@@ -1,11 +1,8 @@
 """Keep the log of a live store in PostgreSQL, for processes on several machines.
 
-A writer locks one row, so the numbers of batches have no gaps, as a sequence would leave. A reader
-asks for the highest number before every snapshot: ``NOTIFY`` arrives after the commit was
-acknowledged. After a restart of the database, running calls fail and the next one reconnects.
-
-Sources: https://www.postgresql.org/docs/15/explicit-locking.html#LOCKING-ROWS and
-https://www.postgresql.org/docs/15/transaction-iso.html#XACT-READ-COMMITTED.
+A writer locks one row, so the numbers of batches have no gaps; a reader asks for the highest number
+before every snapshot. After a restart of the database, running calls fail and the next reconnects.
+Source: PostgreSQL 15, sections 13.2.1 and 13.3.2.
 """
 
 import threading

@@ -1,7 +1,6 @@
 """Answer patterns over the index: counts, pages and the next instants of change.
 
-Few slots are read one by one; many have a view, which answers for the present in the time of a
-page; other instants and states of many slots are computed from the view's timeline and cached.
+Few slots are read one by one; many have a view, which answers for the present in a page's time.
 """
 
 from bisect import bisect_right

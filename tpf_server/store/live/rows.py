@@ -1,12 +1,9 @@
 """Keep the versions of facts in columns, and the slots that hold the versions of one fact.
 
-A *slot* holds all versions with one key and one kind of label, so at most one is valid at any
-instant of any state. A *row* is one version: its object, when it holds (`start`, `end`,
-microseconds), and in which states it exists (`added` up to, not including, `removed`, sequence
-numbers). Rows change only in `removed`, so an older state is a filter, never an undo.
-
-This is the bitemporal model: Snodgrass, *Developing Time-Oriented Database Applications in SQL*,
-1999, chapter 10.
+A *slot* holds all versions with one key and kind of label; at most one is valid at any instant. A
+*row* is one version: its object, when it holds (`start`, `end`), and in which states it exists
+(`added` up to `removed`, sequence numbers). So an older state is a filter, never an undo
+(Snodgrass, *Developing Time-Oriented Database Applications in SQL*, 1999, chapter 10).
 """
 
 from array import array

@@ -1,8 +1,7 @@
 """Keep the log of a live store in one SQLite file, for all processes of one machine.
 
-WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and readers
-never wait. A second file has the number of the newest batch, to refuse a log that has lost batches.
-Sources: https://www.sqlite.org/wal.html and https://www.sqlite.org/pragma.html#pragma_data_version.
+WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk. A second file
+has the number of the newest batch, to refuse a log that has lost batches.
 """
 
 import logging
@@ -210,10 +209,7 @@ class SqliteLog:
             return str(row.fetchone()[0])
 
     def changed(self) -> bool:
-        """See `Log`: two microseconds, no file is read.
-
-        Another connection writes, so commits of this process count too.
-        """
+        """See `Log`: two microseconds, no file is read."""
         with self._lock, _translated(self._path):
             (version,) = self._read.execute("PRAGMA data_version").fetchone()
             changed = version != self._version

@@ -56,8 +56,7 @@ _READ_AT_ONCE = 4
 class Cleaner:
     """Make the record of a batch, with a bounded share of the cleaning.
 
-    Once half of the versions in the log are not in use, every batch drops old batches until it has
-    carried about twice as many versions as it brings: a constant factor of writing.
+    Once half of the versions in the log are not in use, a batch carries twice as many as it brings.
     """
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
@@ -578,11 +577,7 @@ class IndexedLiveStore:
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """See `LiveStore`.
-
-        An expiration has no start, so the past of such facts is known only if none of them was
-        changed since, or if that state is still retained.
-        """
+        """See `LiveStore`; of expirations, if none was changed since, or that state is retained."""
         at, until = to_micros(instant), None if known is None else to_micros(known)
         with self._reading():
             self._follow()

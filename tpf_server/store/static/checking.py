@@ -1,7 +1,4 @@
-"""Check static data without opening them: a store, or RDF files to index first.
-
-The supervising process does this and loads no numpy for it.
-"""
+"""Check static data without opening them: a store, or RDF files to index first."""
 
 import hashlib
 import re
@@ -50,11 +47,7 @@ def checked_manifest(path: Path) -> Manifest:
 
 
 def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
-    """Return the checked store of static data: the source itself, or one indexed of its RDF files.
-
-    An index is used while the files have the same names, sizes and times. One process indexes,
-    others wait for it.
-    """
+    """Return the checked store of static data: the source itself, or one indexed of its RDF files."""
     if is_store(source):
         checked_manifest(source)
         return source

@@ -1,8 +1,4 @@
-"""Read a static store: memory-mapped columns, in which every pattern is one contiguous range.
-
-Counting is two array reads and up to two binary searches per further bound position; a page is a
-slice, at any depth. `tpf_server.store.static.layout` describes the files.
-"""
+"""Read a static store: memory-mapped columns, in which every pattern is one contiguous range."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence

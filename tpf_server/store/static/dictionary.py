@@ -1,8 +1,7 @@
 """The dictionary of a static store: terms as N-Triples text, sorted by their UTF-8 bytes.
 
-One ``large_string`` column in an Arrow file, mapped and searched in place. A small second file, the
-fence, repeats every n-th term in memory, so that the first two thirds of the steps of a search
-touch no page of the dictionary.
+One ``large_string`` column in an Arrow file, searched in place; the fence repeats every n-th term
+in memory.
 """
 
 import os
@@ -116,10 +115,7 @@ def _map_terms(path: Path, length: int) -> pa.LargeStringArray:
 
 
 def write_dictionary(path: Path, fence: Path, terms: Iterable[pa.Array]) -> int:
-    """Write the dictionary from sorted pieces, one in memory at a time; return the number of terms.
-
-    They ascend strictly, and the first one is the empty text.
-    """
+    """Write the dictionary from sorted pieces, one in memory at a time; return the number of terms."""
     text_path = path.with_suffix(".text")
     offsets_path = path.with_suffix(".offsets")
     try:

@@ -1,7 +1,6 @@
 """Fetch stores from an object store into a local folder, and again when they change.
 
-A remote store is a manifest, written last, and the folder of its generation with files or parts
-(`tpf_server.store.static.parts`). A fetched generation is checked before it replaces the last one.
+A fetched generation is checked before it replaces the last one.
 """
 
 import hashlib

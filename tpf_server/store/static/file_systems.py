@@ -1,9 +1,6 @@
-"""Folders by URL: in an object store that speaks S3, or in HDFS.
+"""Folders by URL: in an object store that speaks S3 (configured as AWS's tools), or in HDFS.
 
-S3 is configured by the variables of AWS's tools (``AWS_ENDPOINT_URL``, ``AWS_REGION``,
-``AWS_ACCESS_KEY_ID``, …) or their usual files. A request that fails is sent five times in all. HDFS
-is reached by its REST interface (``webhdfs``, ``swebhdfs`` with TLS) as the user in
-``HADOOP_USER_NAME``, or with libhdfs and a Java (``hdfs``).
+HDFS is reached by its REST interface (``webhdfs``, ``swebhdfs``), or with libhdfs (``hdfs``).
 """
 
 import re

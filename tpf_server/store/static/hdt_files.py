@@ -1,9 +1,7 @@
-"""Read HDT files as lines of N-Triples.
+"""Read HDT files as lines of N-Triples, as hdt-cpp writes them; other kinds are refused.
 
-Source: *Binary RDF Representation for Publication and Exchange (HDT)*, W3C member submission 2011,
-as hdt-cpp writes it: a dictionary of four sections (front coding in blocks) and a bitmap of triples
-in the order of subjects. Other kinds are refused. The file is mapped, and only the needed blocks of
-the dictionary are decoded. Checksums are not verified.
+Source: *Binary RDF Representation for Publication and Exchange (HDT)*, W3C member submission 2011.
+The file is mapped; checksums are not verified.
 """
 
 import io

@@ -1,8 +1,4 @@
-"""Read files by HTTP, from any offset.
-
-A request that is refused with 408, 429 or 5xx, or breaks off, is sent five times in all; a file
-continues where it broke off.
-"""
+"""Read files by HTTP, from any offset; a request that fails is sent five times in all."""
 
 import io
 import json

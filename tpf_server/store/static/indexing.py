@@ -1,8 +1,4 @@
-"""Index RDF files as a static store in one process, with pyoxigraph and numpy.
-
-Every distinct term is held in memory: about 150 bytes each. The Spark writer brings larger data to
-`write_store`.
-"""
+"""Index RDF files as a static store in one process; about 150 bytes of memory per term."""
 
 from array import array
 from collections import defaultdict
@@ -89,10 +85,7 @@ def distinct_rows(ascending: Keys) -> Keys:
 def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> dict[
     str, Iterator[RowColumns]
 ]:  # fmt: skip
-    """Sort columns of quads into the orders that `write_store` takes, without duplicates.
-
-    An order is sorted when it is iterated, so one is in memory at a time.
-    """
+    """Sort columns of quads into the orders that `write_store` takes, without duplicates."""
     given = {"s": subjects, "p": predicates, "o": objects}
     names: tuple[str, ...] = layout.TRIPLE_ORDERS
     if graphs.any():

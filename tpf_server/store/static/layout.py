@@ -13,16 +13,10 @@
             equal.<position>.npy the quads in which two positions hold the same term
             verified.json       which files have been checked against the manifest's checksums
 
-A term is its canonical N-Triples text in UTF-8; ids are dense and ascend with its bytes. Id 0 is
-`DEFAULT_GRAPH`, the empty text, so that a graph is a term like the others.
-
-An order is a permutation of the positions; its rows are the quads, sorted. A pattern is answered by
-the order whose first positions are the bound ones, so its matches are one range. Three orders
-answer the eight shapes of triples. Named graphs need six, one for each pair of positions: three
-that end in the graph (for a variable as the graph) and three that start with it. The first column
-of an order is stored as `starts`, so that the first bound position costs two array reads; the first
-order, which also answers the open pattern, stores it itself too. Repeated variables (``?x ?p ?x``)
-are answered from `equal`.
+Ids are dense and ascend with the terms' UTF-8 bytes; id 0 is `DEFAULT_GRAPH`. An order is a
+permutation of the positions; its rows are the sorted quads. A pattern is one range of the order
+whose first positions are bound: three orders for triples, six for named graphs. The first order
+also stores its first column, for the open pattern.
 """
 
 from typing import Final

@@ -142,11 +142,7 @@ def lists_its_files(manifest: Manifest) -> bool:
 
 
 def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
-    """Check every file of a generation against the manifest (`CorruptStoreError`).
-
-    Checksums are checked once: a stamp records what was checked (inode, size, times of change), so
-    opening again takes milliseconds, and a changed file is checked anew.
-    """
+    """Check every file of a generation against the manifest (`CorruptStoreError`), once."""
     if not lists_its_files(manifest):
         raise CorruptStoreError(f"{folder}: the manifest does not list the files of its orders")
     fingerprint = _fingerprint(folder, manifest)

@@ -1,8 +1,4 @@
-"""Convert terms of pyoxigraph, which parses RDF and keeps graphs in memory.
-
-`parse_rdf`, which refuses input that would harm the parser, is the only way from bytes to quads,
-here and in the loaders, but for large files: `rdf_files.parsed_file`.
-"""
+"""Convert terms of pyoxigraph. `parse_rdf` refuses input that would harm the parser."""
 
 from collections.abc import Iterator
 from typing import TypeAlias

@@ -1,7 +1,6 @@
-"""Stores in parts: sorted pieces in an object store, of which fetching makes a store.
+"""Stores in parts: sorted pieces in an object store, written by several machines.
 
-Several machines write some pieces of the dictionary and of every order each, as Arrow streams; the
-manifest is written last. The fetched files are, byte for byte, those of a store of one machine.
+Fetching makes of them, byte for byte, the store of one machine.
 """
 
 import hashlib

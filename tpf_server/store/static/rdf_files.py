@@ -1,9 +1,8 @@
 """Read RDF files as quads of canonical N-Triples texts, by the endings of their names.
 
-N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, also compressed (``.gz``, ``.bz2``,
-``.zst``), are parsed by pyoxigraph; HDT by `hdt_files`. Blank nodes are scoped per file: in
-N-Triples and N-Quads, which several processes may read in parts, ``_:x`` of file number 3 becomes
-``_:f3-x``; in other formats they are numbered as they appear: ``_:f3n0``.
+HDT and all formats of pyoxigraph, also compressed (``.gz``, ``.bz2``, ``.zst``). Blank nodes are
+scoped per file: ``_:x`` of file number 3 becomes ``_:f3-x`` in N-Triples and N-Quads; in other
+formats they are numbered: ``_:f3n0``.
 """
 
 import bz2
@@ -62,10 +61,7 @@ def rdf_format(path: PurePath) -> ox.RdfFormat | None:
 
 
 def rdf_files(inputs: Iterable[Path]) -> list[Path]:
-    """Return the RDF files that are named, or lie in a named directory, at any depth, by name.
-
-    Hidden files and those of unknown endings are left out.
-    """
+    """Return the RDF files that are named, or lie in a named directory, at any depth, by name."""
     files = [file for path in inputs for file in files_in(path)]
     if not files:
         raise RdfInputError(f"no RDF files in {', '.join(map(str, inputs)) or 'nothing'}")

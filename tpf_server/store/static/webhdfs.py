@@ -1,8 +1,6 @@
-"""Access HDFS by its REST interface, without Java and libhdfs.
+"""Access HDFS by its REST interface (*WebHDFS REST API* of Apache Hadoop 3).
 
-Source: *WebHDFS REST API* of Apache Hadoop 3. A name node redirects requests for contents to a data
-node. A rename replaces a file in one step. Users are identified by ``HADOOP_USER_NAME``, as in
-clusters without Kerberos.
+A rename replaces a file in one step. Users are identified by ``HADOOP_USER_NAME``.
 """
 
 import io

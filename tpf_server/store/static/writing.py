@@ -1,8 +1,7 @@
 """Write a static store, and switch to the new content atomically: the last step of every writer.
 
-A writer brings sorted terms and sorted rows of ids, in pieces of any size, which are checked. The
-files go to a new folder and are flushed; then the manifest, replaced in one rename, points at them.
-Readers of the old generation keep its mapped files. A killed writer leaves its litter to the next.
+Sorted terms and rows are checked; files go to a new folder and are flushed; the manifest is
+replaced in one rename. A killed writer leaves its litter to the next.
 """
 
 import secrets
@@ -48,17 +47,9 @@ def write_store(
 ) -> Manifest:
     """Write a store, or replace the one there by an atomic switch.
 
-    Args:
-        store: the directory of the store; made where it is missing.
-        terms: pieces of the dictionary, ascending strictly by UTF-8 bytes. The first term is the
-            empty
-            text, which stands for the default graph.
-        orders: for each order of `layout.TRIPLE_ORDERS`, or of `layout.QUAD_ORDERS` where there are
-            named graphs, its rows in ascending pieces; columns in the sequence of its letters.
-        created: the instant of the content, shown as ``Last-Modified``.
-        prefixes: prefix to namespace.
-        source: what the store is made from.
-        generation: the name of the folder of its files; ``None``: a new one.
+    `terms` ascend strictly by UTF-8 bytes, the empty text first. `orders` has, for each of
+    `layout.TRIPLE_ORDERS` (or `layout.QUAD_ORDERS`), its rows in ascending pieces. `created` is
+    shown as ``Last-Modified``; `generation` names the folder of its files.
     """
     names = tuple(orders)
     if names not in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS):
