@@ -47,7 +47,7 @@ def checked_manifest(path: Path) -> Manifest:
 
 
 def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
-    """Return the checked store of static data: the source itself, or one indexed of its RDF files."""
+    """Return the checked store of static data: the source itself, or one indexed of RDF files."""
     if is_store(source):
         checked_manifest(source)
         return source

@@ -115,7 +115,7 @@ def _map_terms(path: Path, length: int) -> pa.LargeStringArray:
 
 
 def write_dictionary(path: Path, fence: Path, terms: Iterable[pa.Array]) -> int:
-    """Write the dictionary from sorted pieces, one in memory at a time; return the number of terms."""
+    """Write the dictionary from sorted pieces, one in memory at a time; count the terms."""
     text_path = path.with_suffix(".text")
     offsets_path = path.with_suffix(".offsets")
     try:
