@@ -194,8 +194,7 @@ class Request:
     """A request for a page.
 
     Args:
-        at: the instant, on the server's clock, at which it must hold; a page cached then or later
-            will do. ``None``: now.
+        at: the instant, on the server's clock, at which it must hold; ``None``: now.
         not_before: a cached page must be read at this instant or later.
         bare: all of it is data, without metadata, as endpoints answer.
     """
@@ -294,8 +293,7 @@ class Fetcher:
     ) -> None:
         """Fetch a page and call `done` with it or the error, in any thread; not after `cancelled`.
 
-        A good cached page is handed over at once, and a request under way is shared. `work` counts,
-        too.
+        A request under way is shared. `work` counts, too.
         """
         kept = self._kept(request, work)
         if kept is not None:
