@@ -1,12 +1,14 @@
-"""The model of publications by hand-made cases, and the timelines made with it."""
+"""Answers of the model of publications, and the timelines made with it.
+
+Answers of the server are compared with those of the model in `tests/tpf_client/streaming`.
+"""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 
-from annotations.errors import LabelError, OverlapError
-from annotations.labels import Expiration, Fact, Interval, Label, key_of
+from annotations.labels import Expiration, Fact, Label, key_of
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, iri, literal
 from tests.support.examples import examples
 from tests.support.oracle import Publications, bag, match_patterns, select, store_of
@@ -26,97 +28,6 @@ def fact(value: str, label: Label, graph: Term = DEFAULT_GRAPH) -> Fact:
 
 def until(count: int) -> Expiration:
     return Expiration(minute(count))
-
-
-def between(start: int, end: int) -> Interval:
-    return Interval(minute(start), minute(end))
-
-
-def values(model: Publications, count: int) -> list[str]:
-    return [quad.object.strip('"') for quad in model.valid_at(minute(count))]
-
-
-def published(*batches: tuple[int, Fact]) -> Publications:
-    model = Publications()
-    for count, one in batches:
-        model.publish([one], minute(count))
-    return model
-
-
-def test_an_expiring_fact_holds_until_it_expires() -> None:
-    model = published((0, fact("a", until(2))))
-    assert [values(model, count) for count in (0, 1, 2, 3)] == [["a"], ["a"], [], []]
-
-
-def test_an_expiring_fact_replaces_the_one_of_its_key() -> None:
-    model = published((0, fact("a", until(5))), (1, fact("b", until(2))))
-    assert [values(model, count) for count in (1, 2)] == [["b"], []]
-
-
-def test_a_renewal_lasts_longer() -> None:
-    model = published((0, fact("a", until(2))), (1, fact("a", until(4))))
-    assert [values(model, count) for count in (2, 3, 4)] == [["a"], ["a"], []]
-
-
-def test_another_graph_is_another_fact() -> None:
-    model = published((0, fact("a", until(5))), (1, fact("b", until(5), G)))
-    assert values(model, 2) == ["a", "b"]
-
-
-def test_the_key_may_be_the_whole_triple() -> None:
-    model = Publications(key="triple")
-    model.publish([fact("a", until(5)), fact("b", until(5))], NOON)
-    assert values(model, 2) == ["a", "b"]
-    model.publish([fact("a", until(3))], minute(1))
-    assert values(model, 4) == ["b"]
-
-
-def test_an_interval_ends_the_one_that_is_open_at_its_start() -> None:
-    model = published((0, fact("a", between(0, 9))), (2, fact("b", between(2, 4))))
-    assert [values(model, count) for count in (0, 1, 2, 3, 4)] == [["a"], ["a"], ["b"], ["b"], []]
-
-
-def test_an_interval_corrects_the_one_with_its_start() -> None:
-    model = published((0, fact("a", between(0, 9))), (1, fact("b", between(0, 4))))
-    assert [values(model, count) for count in (0, 3, 4)] == [["b"], ["b"], []]
-
-
-def test_an_interval_of_the_future_ends_an_expiring_fact_at_its_start() -> None:
-    model = published((0, fact("a", until(9))), (1, fact("b", between(3, 4))))
-    assert [values(model, count) for count in (2, 3, 4)] == [["a"], ["b"], []]
-
-
-def test_an_interval_of_now_replaces_an_expiring_fact() -> None:
-    model = published((0, fact("a", until(9))), (1, fact("b", between(1, 4))))
-    assert [values(model, count) for count in (1, 4)] == [["b"], []]
-
-
-def test_an_expiring_fact_ends_the_interval_of_now() -> None:
-    model = published((0, fact("a", between(0, 9))), (2, fact("b", until(4))))
-    assert [values(model, count) for count in (2, 3, 4)] == [["b"], ["b"], []]
-    model = published((0, fact("a", between(0, 9))), (0, fact("b", until(4))))
-    assert values(model, 0) == ["b"]
-
-
-@pytest.mark.parametrize("late", [until(4), between(1, 4)])
-def test_a_label_that_reaches_into_a_later_interval_is_refused(late: Label) -> None:
-    model = published((0, fact("a", between(3, 5))))
-    assert not model.accepts([fact("b", late)], minute(1))
-    with pytest.raises(OverlapError):
-        model.publish([fact("b", late)], minute(1))
-    assert [values(model, count) for count in (2, 3)] == [[], ["a"]]
-
-
-def test_a_batch_is_taken_whole_or_not_at_all() -> None:
-    model = published((0, fact("a", until(5))))
-    other = Fact(Quad(P, P, P), until(1))
-    with pytest.raises(LabelError, match="ended"):
-        model.publish([fact("b", until(5)), other], minute(1))
-    with pytest.raises(LabelError, match="needs a label"):
-        model.publish([fact("b", until(5)), Fact(Quad(P, P, P))], minute(1))
-    with pytest.raises(OverlapError):
-        model.publish([fact("b", until(5)), fact("c", until(5))], minute(1))
-    assert values(model, 1) == ["a"]
 
 
 def test_answers_are_multisets_over_what_holds() -> None:

@@ -140,7 +140,7 @@ def test_all_modes_answer(tmp_path: Path, data: City) -> None:
         "queries": ["Q1"], "rates": [2.0], "instances": [2], "varied": [], "processes": 1,
         "seconds": 1.5,
     }  # fmt: skip
-    results = run(tmp_path, CityBenchQueries(), tables={"citybench": sizes})
+    results = run(tmp_path, CityBenchQueries(), repetitions=1, tables={"citybench": sizes})
     assert results.failures == {}
     for mode in (STREAMER, CQELS_MODE, CSPARQL_MODE):
         (row,) = results.where(mode=mode.name).rows

@@ -157,7 +157,7 @@ def test_watch_prints_json_lines_and_ends_after_its_seconds(
 ) -> None:
     file = tmp_path / "query.rq"
     file.write_text(f"SELECT ?o {{ ?s <{EX}d> ?o }}")
-    result = run(url, "-f", str(file), "--watch", "--seconds", "2")
+    result = run(url, "-f", str(file), "--watch", "--seconds", "1")
     assert result.returncode == 0, result.stderr
     first = json.loads(result.stdout.splitlines()[0])
     assert first["added"] == [{"o": {"type": "literal", "value": "5"}}]
@@ -180,8 +180,8 @@ def test_seconds_end_what_needs_no_request(
     run: Run, url: str, query: str, options: list[str]
 ) -> None:
     """Joins and expressions take as long as they like, without a page that could end them."""
-    result = run(url, "-q", query, "--seconds", "2", *options)
-    over = "no complete answer within 2.0 s"
+    result = run(url, "-q", query, "--seconds", "1", *options)
+    over = "no complete answer within 1.0 s"
     assert (result.returncode, over in result.stderr) == ((0, False) if options else (1, True))
 
 

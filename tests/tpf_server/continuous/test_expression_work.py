@@ -275,7 +275,7 @@ def test_a_server_ends_while_expressions_are_evaluated(tmp_path):
             ended.set()
 
         threading.Thread(target=push, daemon=True).start()
-        time.sleep(3)
+        time.sleep(1)
         assert not ended.is_set()
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
