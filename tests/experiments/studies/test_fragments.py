@@ -19,6 +19,11 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def few_urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.studies.fragments._URLS", 200)
+
+
 def test_every_pattern_and_format_on_the_real_server(tmp_path: Path) -> None:
     data = tmp_path / "data"
     sizes = {
