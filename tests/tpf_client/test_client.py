@@ -1,13 +1,9 @@
 """The client as its users see it, over the real server in process."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 import rdflib
@@ -74,40 +70,9 @@ def test_blank_nodes_of_the_server_can_be_joined(client: Client) -> None:
     assert row["n"] == Literal("X")
 
 
-def test_formats(client: Client) -> None:
-    def ask() -> Solutions:
-        return client.select(PREFIX + "SELECT ?n ?z { :a :name ?n OPTIONAL { :b :size ?z } }")
-
-    document = json.loads(ask().serialize("json"))
-    assert document["head"]["vars"] == ["n", "z"]
-    assert document["results"]["bindings"] == [
-        {"n": {"type": "literal", "value": 'A\n"a"', "xml:lang": "en"}}
-    ]
-    assert ask().serialize("csv").splitlines()[0] == "n,z"
-    assert ask().serialize("tsv") == '?n\t?z\n"A\\n\\"a\\""@en\t\n'
-    assert "sparql" in ElementTree.fromstring(ask().serialize("xml")).tag
-    with pytest.raises(ValueError, match="pdf"):
-        ask().serialize("pdf")
-
-
 def test_pandas(client: Client) -> None:
     frame = client.select(PREFIX + "SELECT ?s ?z { ?s :size ?z }").to_pandas()
     assert frame.to_dict("records") == [{"s": EX + "a", "z": 7}]
-
-
-def test_ask_construct_describe(client: Client) -> None:
-    assert client.query(PREFIX + "ASK { :a :name ?n }") is True
-    assert client.query(PREFIX + "ASK { :a :part ?n }") is False
-    graph = client.query(
-        PREFIX + "CONSTRUCT { ?s :called ?n . [] :of ?s . ?n :is ?s } { ?s :name ?n . ?s :size ?z }"
-    )
-    assert isinstance(graph, rdflib.Graph)
-    assert set(graph.predicates()) == {URIRef(EX + "called"), URIRef(EX + "of")}
-    described = client.query(PREFIX + "DESCRIBE :b")
-    assert isinstance(described, rdflib.Graph)
-    # The blank node that :b leads to is described, too.
-    assert Literal("X") in set(described.objects())
-    assert len(described) == 3
 
 
 def test_wrong_queries_are_refused_before_the_first_request(
@@ -187,25 +152,6 @@ def test_exported_names() -> None:
         assert getattr(tpf_client, name).__name__ == name
     with pytest.raises(AttributeError):
         _ = tpf_client.Nothing
-
-
-def test_a_plain_query_loads_what_it_needs() -> None:
-    """What only streams, other formats or rare functions need comes when they are asked for."""
-    code = """
-import sys
-from tpf_client import Client
-from tpf_client.sparql.parser import parse_query
-parse_query('PREFIX : <x:> SELECT ?s (COUNT(*) AS ?n) { ?s :p ?o FILTER (?o > 1) } GROUP BY ?s')
-print(*sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "tpf_client.planner.planning" in loaded
-    rare = {"asyncio", "pandas", "rdflib", "re2", "regex", "rich", "typer", "uuid"}
-    assert not loaded & rare
-    ours = {name for name in loaded if name.startswith("tpf_client")}
-    assert not {name for name in ours if name.startswith("tpf_client.stream")}
-    assert len(ours) < 150
 
 
 def test_progress(client: Client) -> None:

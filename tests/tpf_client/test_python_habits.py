@@ -1,6 +1,5 @@
 """The habits of a Python developer: forms, timeouts, headers, tables, threads, notebooks."""
 
-import asyncio
 import pydoc
 import re
 import sys
@@ -22,7 +21,6 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import (
-    AsyncClient,
     Client,
     ClosedError,
     LimitError,
@@ -60,21 +58,6 @@ def test_each_form_has_a_method(client: Client) -> None:
         client.ask(ALL)
     with pytest.raises(UnsupportedQueryError, match="this is DESCRIBE, not CONSTRUCT"):
         client.construct(f"DESCRIBE <{EX}001>")
-
-
-def test_each_form_has_a_coroutine(server: LiveServer) -> None:
-    async def ask() -> None:
-        async with AsyncClient(server.url, session=server.session(), clock=server.clock) as client:
-            assert len(await client.select(ALL, {"s": URIRef(EX + "001")})) == 1
-            assert await client.ask("ASK { ?s ?p ?o }") is True
-            assert len(await client.construct("CONSTRUCT WHERE { ?s ?p ?o }")) == 60
-            assert len(await client.describe(f"DESCRIBE <{EX}001>")) == 1
-            with pytest.raises(UnsupportedQueryError):
-                await client.ask(ALL)
-            with pytest.raises(LimitError, match="timeout=0"):
-                await client.select(ALL, timeout=0)
-
-    asyncio.run(ask())
 
 
 def test_solutions_are_a_collection(client: Client, server: LiveServer) -> None:
