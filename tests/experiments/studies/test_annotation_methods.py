@@ -69,7 +69,7 @@ def test_without_the_railway_there_are_flights(
 
 
 def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
-    sizes = {"polls": 6, "rewritten_polls": 2, "periods": [45.0], "latencies": [0.0]}
+    sizes = {"polls": 4, "rewritten_polls": 2, "periods": [45.0], "latencies": [0.0]}
     results = run(
         tmp_path, AnnotationMethods(), repetitions=1, tables={"annotation-methods": sizes}
     )
@@ -80,15 +80,15 @@ def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
         for labelling in ("expiration", "interval"):
             for cache in ("on", "off"):
                 wanted = {"method": method.name, "labelling": labelling, "cache": cache}
-                assert results.numbers("tick", labels=ON_PAGE, **wanted) == [0, 1, 2, 3, 4, 5]
+                assert results.numbers("tick", labels=ON_PAGE, **wanted) == [0, 1, 2, 3]
                 assert len(results.numbers("tick", labels=REWRITTEN, **wanted)) == 2
             streamed = results.where(method=method.name, labels=ON_PAGE, cache="on")
             assert set(streamed.numbers("late_seconds")) == {0.0}
     polled = results.where(method="polling every 45 s")
-    assert polled.numbers("at_seconds") == [15, 60, 105, 150, 195, 240, 285]
+    assert polled.numbers("at_seconds") == [15, 60, 105, 150]
     # Of the polls at 0, 60, 120 …; what it finds at 60 is new, at 105 there is nothing new.
     late = [row["late_seconds"] for row in polled.rows]
-    assert late == ["15", "0", "", "30", "15", "0", ""]
+    assert late == ["15", "0", "", "30"]
     text = write_report(tmp_path, [AnnotationMethods()]).read_text()
     assert f"{len(results.rows)} of {len(results.rows)} evaluations on the irail" in text
 

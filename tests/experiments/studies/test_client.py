@@ -5,15 +5,11 @@ from typing import Any
 
 import pytest
 
-from experiments.errors import UnavailableError
-from experiments.harness import peers
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.harness.servers import OURS, REFERENCE
+from experiments.harness.servers import OURS
 from experiments.studies.client import (
     COMPARED,
-    COMUNICA,
-    COMUNICA_BRTPF,
     OURS_PLAIN,
     RESTRICTED,
     SHOP_QUERIES,
@@ -57,32 +53,6 @@ def test_our_client_on_our_servers_answers_everything_rightly(tmp_path: Path) ->
     text = write_report(tmp_path, [Clients()]).read_text()
     assert "0 of " in text
     assert "our client on ours, plain TPF: 44 queries" in text
-
-
-@pytest.mark.peers
-def test_comunica_and_the_reference_server(tmp_path: Path) -> None:
-    try:
-        peers.package("@comunica/query-sparql")
-        peers.new_node()
-        peers.package("@ldf/server")
-    except UnavailableError as error:
-        pytest.skip(str(error))
-    sizes = {
-        "triples": 3000, "latencies": [1], "servers": [OURS_PLAIN, RESTRICTED, REFERENCE],
-        "queries": ["chain", "optional", "construct"],
-    }  # fmt: skip
-    results = run(tmp_path, Clients(), repetitions=1, tables={"client": sizes})
-    assert results.complete
-    assert len(results.rows) == 21
-    assert set(results.numbers("right")) == {1.0}
-    assert all(count > 0 for count in results.numbers("requests", client=COMUNICA))
-    told, untold = (
-        sum(results.numbers("requests", client=client, server=RESTRICTED))
-        for client in (COMUNICA_BRTPF, COMUNICA)
-    )
-    assert told < untold
-    text = write_report(tmp_path, [Clients()]).read_text()
-    assert "Comunica on " in text
 
 
 def test_a_wrong_answer_is_told() -> None:

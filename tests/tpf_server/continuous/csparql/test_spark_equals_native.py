@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.csparql_spark import Element, by_instant, native, on_spark, write
 from tests.support.csparql_spark import settings as session_settings
+from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
@@ -86,7 +87,7 @@ FIXED = [
 
 
 # The operators themselves are in test_spark_translation.py; here is what the streaming gives them.
-STREAMED = ("aggregate", "by stream", "optional, union", "timestamps", "construct")
+STREAMED = ("aggregate", "timestamps", "construct")
 
 
 @pytest.mark.parametrize("name", STREAMED)
@@ -98,12 +99,7 @@ def test_of_a_fixed_timeline(spark: Any, tmp_path: Path, name: str) -> None:
     assert by_instant(on_spark(spark, _engine(), text, FIXED, 27, tmp_path)) == expected
 
 
-@settings(
-    max_examples=3,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(2, fixtures=True)
 @given(st.sampled_from(sorted(QUERIES)), st.lists(elements, min_size=2, max_size=8))
 def test_of_random_timelines(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, name: str, steps: list[Element]
