@@ -1,4 +1,4 @@
-"""Start Spark on ``local[*]`` or a cluster, bound to loopback, with a log file and no web page."""
+"""Start Spark on ``local[*]`` or a cluster, bound to loopback, with a log file; watch executors."""
 
 import contextlib
 import logging
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 _PREFIX = "TPF_SPARK_"
 JAVA_ENDED = "the Java that Spark runs in has ended"
 _END_SECONDS = 5.0
@@ -41,6 +42,7 @@ class SparkSettings:
         log: of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
         host: address of the driver; loopback unless the cluster needs more.
         packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
+        ui: port of Spark's web pages, at `host`, or the next free one; ``None``: none are served.
     """
 
     master: str = "local[*]"
@@ -51,6 +53,11 @@ class SparkSettings:
     log: str | None = None
     host: str = "127.0.0.1"
     packages: str | None = None
+    ui: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ui is not None and not (self.ui.isdecimal() and int(self.ui) < 1 << 16):
+            raise SparkSettingError(f"{_PREFIX}UI is a port from 0 to 65535, not {self.ui!r}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "SparkSettings":
@@ -180,6 +187,8 @@ def spark_context(
             return context
 
         context = _to_its_end(start)
+        if settings.ui is not None:
+            _log.warning("Spark's web pages: %s", context.uiWebUrl)
         try:
             yield context
         except (Py4JError, ConnectionError) as error:
@@ -189,6 +198,36 @@ def spark_context(
             if status is None:
                 raise
             raise SparkError(f"{JAVA_ENDED} (status {status}); see {log_path}") from error
+
+
+class ExecutorWatch:
+    """Counts the executors of a running Spark, and those that it has lost.
+
+    Attributes:
+        report: the counts of the last look, whether work waits for executors, and the address of
+            Spark's web pages.
+    """
+
+    def __init__(self, context: "SparkContext") -> None:
+        self._tracker = context.statusTracker()
+        self._local = str(context.master).startswith("local[")
+        self._ui = context.uiWebUrl
+        self._running: set[tuple[str, int]] = set()
+        self._lost = 0
+        self.report: dict[str, Any] = {}
+
+    def look(self) -> None:
+        """Ask Spark; one that is replaced between two looks counts as lost."""
+        # One that is only starting has no port yet.
+        infos = self._tracker.getExecutorInfos()
+        running = {(each.host, each.port) for each in infos if each.port}
+        self._lost += len(self._running - running)
+        self._running = running
+        # The driver is among them; in local mode it is the executor.
+        executors = len(running) if self._local else len(running) - 1
+        self.report = {"executors": executors, "lost": self._lost, "waiting": executors < 1}
+        if self._ui is not None:
+            self.report["ui"] = self._ui
 
 
 @contextlib.contextmanager
@@ -227,15 +266,18 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
     # The workers import this package, installed or not.
     package_root = str(Path(__file__).resolve().parent.parent)
     cores = os.cpu_count() or 2
-    packages = {} if settings.packages is None else {"spark.jars.packages": settings.packages}
-    return packages | {
+    more = {"spark.ui.enabled": "false" if settings.ui is None else "true"}
+    if settings.ui is not None:
+        more["spark.ui.port"] = settings.ui
+    if settings.packages is not None:
+        more["spark.jars.packages"] = settings.packages
+    return more | {
         "spark.app.name": name,
         "spark.master": _with_retries(settings.master),
         "spark.driver.memory": settings.memory,
         "spark.executor.memory": settings.executor_memory,
         "spark.driver.bindAddress": settings.host,
         "spark.driver.host": settings.host,
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),

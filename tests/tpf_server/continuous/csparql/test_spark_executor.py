@@ -155,6 +155,7 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: P
     assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
     # A micro-batch is counted when it has ended, after its answers.
     until(lambda: site.state("there")["job"]["lines"] >= 5)
+    assert site.state("there")["spark"] == {"executors": 1, "lost": 0, "waiting": False}
     # It ends with its registration; what it wrote goes, and nothing else stops.
     (job,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204

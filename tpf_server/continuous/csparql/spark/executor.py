@@ -37,7 +37,7 @@ from tpf_server.continuous.engine.plans.batch_report import AT_INSTANTS, batch_r
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.spark.folders import Folder, folder_of, is_url
 from tpf_server.spark.java import SparkError
-from tpf_server.spark.session import JAVA_ENDED, SparkSettings, java_for
+from tpf_server.spark.session import JAVA_ENDED, ExecutorWatch, SparkSettings, java_for
 
 # A job of Structured Streaming, and the registered queries that it answers.
 
@@ -89,6 +89,7 @@ class SparkJob:
         self.question: JobQuestion | None = None
         self.queries: list[SparkQuery] = []
         self.run: SparkRun | None = None
+        self.watch: ExecutorWatch | None = None
         self.ending = False
         self.ended = threading.Event()
         self._reads = frozenset(clause.stream for clause in query.streams)
@@ -197,6 +198,8 @@ class SparkQuery(ExecutedQuery):
         }
         if self.stream is not None:
             result["stream"] = self.stream[1:-1]
+        if self.job.watch is not None:
+            result["spark"] = self.job.watch.report
         if self.job.run is not None:
             progress = self.job.run.last_progress
             result["job"] = {
@@ -240,6 +243,7 @@ class SparkExecutor:
         static.on_change(lambda _change: self._static_changed)
         self._opened = contextlib.ExitStack()
         self._session: Any = None
+        self._watch: ExecutorWatch | None = None
         self._starting = threading.Lock()
         self._closed = False
         shutil.rmtree(work, ignore_errors=True)
@@ -305,11 +309,14 @@ class SparkExecutor:
                     with self._lock:
                         execution = self._execution(job, session)
                     job.run = execution.start(self._every)
+                job.watch = self._watch
                 with self._lock:
                     for made in job.queries:
                         if made.state == "starting":
                             made.state = "running"
                 while job.active and job.run.active:
+                    if job.watch is not None:
+                        job.watch.look()
                     job.write(folders, _LOOK)
             job.run.wait(1)
             reason = ContinuousError("its job on Spark has ended")
@@ -356,6 +363,7 @@ class SparkExecutor:
                     # What a server left that was killed.
                     folder_of(self._place, session).remove()
                 self._session = session
+                self._watch = ExecutorWatch(session.sparkContext)
             yield self._session
 
     def _has_died(self) -> bool:
@@ -364,7 +372,7 @@ class SparkExecutor:
             if self._session is None:
                 return True  # another of its queries has found it out
             try:
-                self._session.sparkContext._jvm.System.nanoTime()
+                self._session.sparkContext.statusTracker().getActiveJobsIds()
             except Exception:  # noqa: BLE001 (of a connection to a process that is gone)
                 self._session = None
                 with contextlib.suppress(Exception):
