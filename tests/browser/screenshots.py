@@ -15,13 +15,24 @@ from tests.support.peers import PROJECT
 
 _FOLDER = PROJECT / "docs/images"
 _SECONDS = 240
-_CHANGES = """(() => {
+_STILL = """(() => {
   const changed = [...document.querySelectorAll('td.changed')];
-  changed[changed.length >> 1]?.scrollIntoView({ block: 'center' });
-  window.scrollTo(0, 0);
-  return document.getElementById('state').dataset.kind === 'live' && changed.length > 3;
+  const { top, bottom } = changed[changed.length >> 1]?.getBoundingClientRect() ?? {};
+  if (!(top > 0 && bottom < innerHeight)) {
+    changed[changed.length >> 1]?.scrollIntoView({ block: 'center' });
+    window.scrollTo(0, 0);
+    return false;
+  }
+  if (document.getElementById('state').dataset.kind !== 'live' || changed.length < 4) return false;
+  const [real, copy] = [document.body, document.body.cloneNode(true)];
+  const scrolled = document.getElementById('scroll').scrollTop;
+  document.getElementById = (id) => real.querySelector(`#${id}`);
+  real.replaceWith(copy);
+  copy.querySelector('#scroll').scrollTop = scrolled;
+  window.goOn = () => { copy.replaceWith(real); delete document.getElementById; };
+  return true;
 })()"""
-"""Several changes are in sight."""
+"""Shows a copy of the page that stays as it is, once it is up to date and changes are in sight."""
 
 
 def main() -> None:
@@ -42,10 +53,11 @@ def main() -> None:
             for name, width, height in (("page-wide", 1280, 800), ("page-narrow", 390, 844)):
                 browser.resize(width, height, phone=width < 400)
                 end = time.monotonic() + _SECONDS / 2
-                while not browser.evaluate(_CHANGES):
+                while not browser.evaluate(_STILL):
                     assert time.monotonic() < end, "nothing changes"
                     time.sleep(0.05)
                 browser.screenshot(_FOLDER / f"{name}.png")
+                browser.evaluate("goOn()")
         demo.terminate()
         demo.communicate()
 
