@@ -192,8 +192,8 @@ class LimitedInput(Input):
         if not self._work.ended:
             try:
                 self.emit(solution, count)
-            except LimitError:
-                self._work.end()
+            except Exception as error:  # noqa: BLE001 - it ends this query, and no other
+                self._work.fail(error)
 
 
 class Meter:
@@ -222,7 +222,8 @@ _AT_ONCE: Final = 4
 class Work:
     """The budget of rows that joins may still make at once, or hold.
 
-    `exceeded` is called once; with `guards` nodes behind joins of windows count, too.
+    `exceeded` is called once; with `guards` nodes behind joins of windows count, too. `failure` is
+    the error of a row that was not expected.
     """
 
     __slots__ = (
@@ -231,6 +232,7 @@ class Work:
         "_held",
         "_text",
         "ended",
+        "failure",
         "guards",
         "left",
         "most",
@@ -249,6 +251,7 @@ class Work:
         self.guards = guards
         self.ended = False
         self.reason: str | None = None
+        self.failure: Exception | None = None
         self._text = CHARACTERS * most
         self._held = held
         self._exceeded = exceeded
@@ -300,6 +303,12 @@ class Work:
         if self.left >= 0:
             self.left = max(0, self.left + more)
             self._text = max(0, self._text + CHARACTERS * more)
+
+    def fail(self, error: Exception) -> None:
+        """End because a row raised; `failure` is what is no `LimitError`."""
+        if not isinstance(error, LimitError):
+            self.failure = self.failure or error
+        self.end()
 
     def end(self) -> None:
         """Mark the budget exceeded: from now on no row is made."""

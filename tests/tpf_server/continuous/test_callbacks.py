@@ -1,4 +1,4 @@
-"""Callbacks raise, close, register and push without effect on other queries."""
+"""Callbacks and expressions that raise, close, register and push do nothing to other queries."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -6,8 +6,11 @@ from typing import Any, Protocol
 import pytest
 
 from tests.support.any_language import register
-from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.engine.errors import CallbackError
+from tpf_client.sparql.expressions.functions import FUNCTIONS
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
+from tpf_server.continuous.engine.errors import CallbackError, EvaluationError
+from tpf_server.continuous.engine.semantics import CQELS as CQELS_POLICY
+from tpf_server.continuous.engine.semantics import PAPER, Semantics
 
 P = "<urn:p>"
 CQELS = "SELECT ?a { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } FILTER(?a != <urn:x%s>) }"
@@ -161,3 +164,65 @@ def test_a_callback_may_register_and_push(text: str) -> None:
         assert len(plain(found)) == len(expected)
     assert late
     assert [each.at for each in late] == sorted(each.at for each in late)
+
+
+PLACES = [
+    "SELECT ?b {0} {{ {1} FILTER(UCASE(STR(?b)) != '') }}",
+    "SELECT ?x {0} {{ {1} BIND(UCASE(STR(?b)) AS ?x) }}",
+    "SELECT (UCASE(STR(?b)) AS ?x) {0} {{ {1} }}",
+    "SELECT ?b {0} {{ {1} }} ORDER BY UCASE(STR(?b))",
+    "SELECT ?b {0} {{ {1} }} ORDER BY UCASE(STR(?b)) LIMIT 2",
+    "SELECT ?x (COUNT(*) AS ?n) {0} {{ {1} }} GROUP BY (UCASE(STR(?b)) AS ?x)",
+    "SELECT (MAX(UCASE(STR(?b))) AS ?x) {0} {{ {1} }}",
+    "SELECT ?b {0} {{ {1} }} GROUP BY ?b HAVING (UCASE(STR(?b)) != '')",
+    "SELECT ?b {0} {{ {1} OPTIONAL {{ ?b <urn:q> ?c FILTER(UCASE(STR(?b)) != '') }} }}",
+    "SELECT ?b {0} {{ {1} FILTER NOT EXISTS {{ ?b <urn:q> ?c FILTER(UCASE(STR(?b)) = '') }} }}",
+    "SELECT ?b {0} {{ {1} {{ SELECT ?b {{ {1} FILTER(UCASE(STR(?b)) != '') }} }} }}",
+    "CONSTRUCT {{ ?b <urn:x> ?x }} {0} {{ {1} BIND(UCASE(STR(?b)) AS ?x) }}",
+]
+LANGUAGES = {
+    "CQELS": ("", "STREAM <urn:s> [RANGE 3ms] {{ ?a <urn:p> ?b }}"),
+    "SLIDE": ("", "STREAM <urn:s> [RANGE 4ms SLIDE 2ms] {{ ?a <urn:p> ?b }}"),
+    "C-SPARQL": ("FROM STREAM <urn:s> [RANGE 4ms STEP 1ms]", "?a <urn:p> ?b"),
+    "RSP-QL": (
+        "FROM NAMED WINDOW <urn:w> ON <urn:s> [RANGE PT0.004S STEP PT0.001S]",
+        "WINDOW <urn:w> {{ ?a <urn:p> ?b }}",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("policy", [CQELS_POLICY, PAPER])
+def test_an_expression_that_raises_stops_its_query_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, language: str, place: str, policy: Semantics
+) -> None:
+    """What is expected of expressions is an error of SPARQL; whatever else ends their query."""
+    upper = FUNCTIONS["UCASE"]
+
+    def raising(value: Any) -> Any:
+        if str(value).endswith("b5"):
+            raise ZeroDivisionError("unexpected")
+        return upper(value)
+
+    monkeypatch.setitem(FUNCTIONS, "UCASE", raising)
+    clause, pattern = (each.format() for each in LANGUAGES[language])
+    found: dict[bool, list[Any]] = {}
+    for beside in (False, True):
+        engine = Engine(EngineSettings(semantics=policy))
+        others: list[Any] = found.setdefault(beside, [])
+        register(engine, "SELECT ?a ?b " + f"{clause} {{ {pattern} }}", others.append)
+        if beside:
+            wrong = register(engine, place.format(clause, pattern), lambda _: None)
+        register(engine, "SELECT (COUNT(*) AS ?n) " + f"{clause} {{ {pattern} }}", others.append)
+        for at in range(1, 11):
+            engine.push("urn:s", (f"<urn:a{at % 2}>", P, f"<urn:b{at}>"), at)
+        engine.finish()
+    assert plain(found[True]) == plain(found[False])
+    if wrong.state == "running":
+        # It asks only of what its join has.
+        assert "OPTIONAL" in place or "EXISTS" in place
+        return
+    assert wrong.state == "stopped"
+    assert isinstance(wrong.error, EvaluationError)
+    assert isinstance(wrong.error.__cause__, ZeroDivisionError)

@@ -98,6 +98,9 @@ class MultiwayJoin(Node):
         self._routing: Routing = routing if len(inputs) > 2 else "reviewed"
         self._settled = False
         self._work = work
+        if work is not None:
+            for each in inputs:
+                each.failed = work.fail
 
     def columns_of(self, entry: object) -> tuple[int, ...] | None:
         """Return the input's columns, if the join only projects that single input."""

@@ -228,6 +228,7 @@ class JoinInput:
 
     Attributes:
         takes_expired: rows that go must be routed, too.
+        failed: takes what `route` raised.
         order: the inputs in the order in which `route` visits them.
         candidate: another order that was better at the last review.
         recent: samples rows.
@@ -248,6 +249,7 @@ class JoinInput:
         self.variables = variables
         self.takes_expired = True
         self.route: Callable[[Solution, int], None] = _unbuilt
+        self.failed: Callable[[Exception], None] = _raised
         self.order: tuple[int, ...] = ()
         self.candidate: tuple[int, ...] = ()
         self.used_indexes: list[tuple[int, Columns]] = []
@@ -266,6 +268,10 @@ class JoinInput:
     def hold(self) -> None:
         """Keep rows from now on, because a route may probe them."""
         self._bag()
+
+
+def _raised(error: Exception) -> None:
+    raise error
 
 
 def _unbuilt(_row: Solution, _count: int) -> None:

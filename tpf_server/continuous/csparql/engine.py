@@ -39,8 +39,10 @@ from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
 from tpf_server.continuous.csparql.timetable import Multimap, StreamTimes, Timetable
 from tpf_server.continuous.engine.elements.elements import graph_of
 from tpf_server.continuous.engine.errors import (
+    ContinuousError,
     ElementError,
     EngineLimitError,
+    EvaluationError,
     JoinLimitError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
@@ -693,7 +695,7 @@ class InstantQueries:
             return
         for evaluation in dict.fromkeys(each.evaluation for each in trigger.queries):
             # Where that is too much, its queries are told when they answer.
-            with suppress(JoinLimitError):
+            with suppress(JoinLimitError, EvaluationError):
                 evaluation.move(instant)
         for registered in tuple(trigger.queries):
             if registered.state != "running":
@@ -782,9 +784,10 @@ class InstantQueries:
     def _answer(self, registered: PeriodicQuery, at: int) -> None:
         try:
             answer = registered.answer(at)
-        except JoinLimitError as error:
+        except Exception as error:  # noqa: BLE001 - it ends this query, and no other
             if not self.abandoned:
-                registered.stop(error)
+                own = isinstance(error, ContinuousError)
+                registered.stop(error if own else EvaluationError(error))
             return
         if answer is None:
             return

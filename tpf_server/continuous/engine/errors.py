@@ -19,6 +19,7 @@ ServerError └── ContinuousError                  500
     │   ├── WindowLimitError         429
     │   ├── JoinLimitError           429
     │   └── BacklogError             429
+    ├── EvaluationError              500
     ├── CallbackError                500
     └── EngineClosedError            503
 """
@@ -26,6 +27,7 @@ ServerError └── ContinuousError                  500
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tpf_client.dataflow.node import Work
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_server.errors import ServerError
 
@@ -183,6 +185,23 @@ class JoinLimitError(EngineLimitError):
 
 class BacklogError(EngineLimitError):
     """A reader of results was too slow and was cut off."""
+
+
+class EvaluationError(ContinuousError):
+    """To evaluate a query raised (`__cause__`): its queries were stopped, the others go on."""
+
+    title = "Evaluation failed"
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"evaluating the query raised {type(error).__name__}: {error}")
+        self.__cause__ = error
+
+
+def ended_by(work: Work) -> ContinuousError:
+    """Return why no more rows are made for a query."""
+    if work.failure is not None:
+        return EvaluationError(work.failure)
+    return JoinLimitError(work.reason or f"the query made more than {work.most} rows at once")
 
 
 class CallbackError(ContinuousError):

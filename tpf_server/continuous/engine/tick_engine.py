@@ -12,12 +12,14 @@ from weakref import WeakSet
 from annotations.terms import Term
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import (
+    ContinuousError,
     ElementError,
     EngineLimitError,
-    JoinLimitError,
+    EvaluationError,
     StreamNameError,
     UnknownStreamError,
     WindowLimitError,
+    ended_by,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
 from tpf_server.continuous.engine.plans.fused_plan import FusedRows
@@ -130,7 +132,12 @@ class _Emitter:
         self._emits = True
         try:
             for owners, solutions, removed in emissions:
-                rows, triples = owners[0].made(solutions)
+                try:
+                    rows, triples = owners[0].made(solutions)
+                except Exception as error:  # noqa: BLE001 - others go on
+                    for owner in owners:
+                        owner.stop(EvaluationError(error))
+                    continue
                 emission = Emission(sequence, at, rows, removed)
                 if len(emissions) == 1 and not nested:
                     # What most arrivals come to, without the steps in between.
@@ -387,8 +394,7 @@ class TickEngine(QueryEngine):
             plan = plans.pop()
             if self.abandoned:
                 continue
-            rows = f"the query made more than {plan.work.most} rows at once"
-            self._stop(plan, JoinLimitError(plan.work.reason or rows))
+            self._stop(plan, ended_by(plan.work))
 
     def abandon(self) -> None:
         """End what is under way; called from another thread, before the engine is closed."""
@@ -396,7 +402,7 @@ class TickEngine(QueryEngine):
         for plan in tuple(self._plans.plans):
             plan.work.end()
 
-    def _stop(self, plan: Plan, error: EngineLimitError) -> None:
+    def _stop(self, plan: Plan, error: ContinuousError) -> None:
         for owner in self._plans.owners(plan):
             owner.stop(error)
 
@@ -733,6 +739,8 @@ class TickEngine(QueryEngine):
         self.front = at
         if self._plans.awake:
             self._emitter.emit(self.arrivals, at)
+        if self._plans.exceeded:
+            self._stop_exceeded()
 
 
 def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:

@@ -225,10 +225,9 @@ class StaticJoin(HashJoin):
                 emit = self.emit
                 for partner, times in partners.items():
                     emit(partner + rest, count * times)
-        except LimitError:
-            # Others are told of this change, too.
+        except Exception as error:  # noqa: BLE001 - others are told of this change, too
             assert self._work is not None
-            self._work.end()
+            self._work.fail(error)
 
     def _spend(self, rows: int) -> None:
         if self._work is not None:

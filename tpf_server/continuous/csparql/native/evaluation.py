@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence, Set, Sized
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar, get_args
 
@@ -11,7 +10,7 @@ from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, LimitedInput, Work
 from tpf_client.dataflow.operators.basic import Output
-from tpf_client.errors import LimitError
+from tpf_client.errors import LimitError, UnsupportedQueryError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import (
     Aggregated,
@@ -27,12 +26,21 @@ from tpf_client.sparql.algebra import (
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, first_exists, movable
 from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
-from tpf_server.continuous.csparql.native.builder import CsparqlLeaves, build, build_above
+from tpf_server.continuous.csparql.native.builder import (
+    CsparqlLeaves,
+    TooManyStaticError,
+    build,
+    build_above,
+)
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.static_table import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.elements.elements import date_time_at
-from tpf_server.continuous.engine.errors import JoinLimitError
+from tpf_server.continuous.engine.errors import (
+    ContinuousError,
+    EvaluationError,
+    JoinLimitError,
+)
 from tpf_server.continuous.engine.plans.dispatch import (
     Comparison,
     ConstantIndex,
@@ -181,6 +189,12 @@ class Question:
         self.owners = 0
 
 
+def _ended(work: Work, error: Exception) -> ContinuousError:
+    """End a budget; return why."""
+    work.fail(error)
+    return JoinLimitError(str(error)) if work.failure is None else EvaluationError(work.failure)
+
+
 class QuestionPart:
     """The dataflow of a question's own part."""
 
@@ -195,14 +209,14 @@ class QuestionPart:
         self.number = number
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
         self._flow = Dataflow(context.dictionary)
-        self._work = Work(context.join_rows, held=True)
+        self.work = Work(context.join_rows, held=True)
         certain = always_bound(parts.below.pattern)
-        self._entry = self._flow.add(LimitedInput(below.variables, certain, self._work))
-        environment = replace(context.environment, spend=self._work.read_text)
+        self._entry = self._flow.add(LimitedInput(below.variables, certain, self.work))
+        environment = replace(context.environment, spend=self.work.read_text)
         output = build_above(parts.above, (parts.gap, self._entry), leaves, self._flow, environment)
         for node in self._flow.nodes:
-            node.limit(self._work)
-        self.answers = AnswerRows(output, context.dictionary.decode, self._work, parts.above)
+            node.limit(self.work)
+        self.answers = AnswerRows(output, context.dictionary.decode, self.work, parts.above)
         self.stale = True
 
     def push(self, solution: Solution, count: int) -> None:
@@ -212,14 +226,14 @@ class QuestionPart:
     def flush(self) -> None:
         if self.stale:
             self.stale = False
-            self._work.check()
+            self.work.check()
             self._flow.flush()
             self.answers.flushed()
-            self._work.begin()
+            self.work.begin()
 
-    def end(self) -> None:
+    def fail(self, error: Exception) -> None:
         self.stale = True
-        self._work.end()
+        self.work.fail(error)
 
 
 class AnswerRows:
@@ -326,8 +340,8 @@ class QuestionParts:
                 for solution, count in self._below.multiset().items():
                     if _holds(self._comparisons, part.constants, solution):
                         part.push(solution, count)
-            except LimitError:
-                part.end()
+            except Exception as error:  # noqa: BLE001 - it ends this question, and no other
+                part.fail(error)
         return part
 
     def drop(self, question: Question) -> None:
@@ -412,14 +426,15 @@ class PeriodicEvaluation:
             # Else its joins would be told of static changes for good.
             self._let_go()
             context.tables.drop_idle()
+            if self._work.failure is not None:
+                raise self._work.failure from None
             if isinstance(error, LimitError):
                 raise self._ended(error) from None
             raise
 
-    def _ended(self, error: LimitError) -> JoinLimitError:
+    def _ended(self, error: Exception) -> ContinuousError:
         self._stale = True
-        self._work.end()
-        return JoinLimitError(str(error))
+        return _ended(self._work, error)
 
     def end(self) -> None:
         """End the evaluation under way; called from another thread."""
@@ -432,8 +447,14 @@ class PeriodicEvaluation:
         """
         self._let_go()
         self._parts = None
-        with suppress(JoinLimitError):
+        try:
             self._plan(graph)
+        except (TooManyStaticError, UnsupportedQueryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+            self._stale = True
+            if not isinstance(error, JoinLimitError):
+                self._work.fail(error)
         if parts is not None and not self._work.ended:
             self._parts = QuestionParts(parts, self._output, self._leaves, self._context)
             for question in self.questions.values():
@@ -501,9 +522,9 @@ class PeriodicEvaluation:
         part = self._parts.of(question)
         try:
             part.flush()
-        except LimitError as error:
+        except Exception as error:  # noqa: BLE001
             # It is that of one question.
-            raise JoinLimitError(str(error)) from None
+            raise _ended(part.work, error) from part.work.failure
         return part.answers
 
     def changed(self, question: Question, seen: tuple[AnswerRows, int] | None) -> bool:
@@ -532,8 +553,8 @@ class PeriodicEvaluation:
                 self._answers.flushed()
             else:
                 self._parts.pass_on()
-        except LimitError as error:
-            raise self._ended(error) from None
+        except Exception as error:  # noqa: BLE001
+            raise self._ended(error) from self._work.failure
 
 
 # The evaluations of an engine: one for all queries that ask the same, but for constants.

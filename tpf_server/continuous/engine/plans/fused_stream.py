@@ -137,7 +137,10 @@ class FusedStream:
         for plan in self._plans:
             plan.unfit = False
         for plan in self._plans:
-            columns, fitting = plan.prepared(rows, count)
+            try:
+                columns, fitting = plan.prepared(rows, count)
+            except Exception:  # noqa: BLE001 - it is raised again for the row, by an operator
+                columns, fitting = [], 0
             plan.unfit = fitting < count
             count = fitting
             prepared.append(columns)
@@ -172,7 +175,10 @@ class FusedStream:
     def _show(self, changed: Sequence[FusedPlan], *, arrived: bool) -> None:
         self._phase.inserting = arrived
         for plan in changed:
-            plan.show()
+            try:
+                plan.show()
+            except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+                plan.plan.work.fail(error)
         self._phase.inserting = False
 
     # ------------------------------------------------------------------------------ windows

@@ -122,6 +122,9 @@ class StreamBranch:
         """Set it on the input of the join."""
         self._union.entry.takes_expired = takes
 
+    def failed(self, error: Exception) -> None:
+        self._union.entry.failed(error)
+
     def _route(self, row: Solution, count: int) -> None:
         made = self.made(row)
         if made is not None:

@@ -686,8 +686,8 @@ class Plan:
             try:
                 for each in finishing:
                     each()
-            except LimitError:
-                self.work.end()
+            except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+                self.work.fail(error)
             self.flush()
 
         return finish
@@ -701,8 +701,8 @@ class Plan:
                 while any(node.pending for node in self.holding):
                     for node in self.holding:
                         node.flush()
-        except LimitError:
-            self.work.end()
+        except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+            self.work.fail(error)
 
     def stop(self) -> None:
         for window, entry in self.leaves.subscriptions:

@@ -10,7 +10,7 @@ from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
-from tpf_server.continuous.engine.errors import EngineLimitError, JoinLimitError
+from tpf_server.continuous.engine.errors import EngineLimitError, JoinLimitError, ended_by
 from tpf_server.continuous.engine.plans.fusion import Fusion
 from tpf_server.continuous.engine.plans.leaves import PlanContext, QueryPlan
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -445,6 +445,8 @@ class PlanRegistry:
         except (EngineLimitError, LimitError) as error:
             plan.stop()
             self.exceeded[:] = [each for each in self.exceeded if each is not plan]
+            if plan.work.failure is not None:
+                raise ended_by(plan.work) from plan.work.failure
             raise JoinLimitError(str(error)) from None
         self._owners[plan] = {}
         if owner is not None:
@@ -629,8 +631,8 @@ class PlanRegistry:
                 continue
             try:
                 solutions = solutions if ordered else plan.ordered(solutions)
-            except LimitError:
-                plan.work.end()
+            except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+                plan.work.fail(error)
                 continue
             owners = self._owners[plan]
             if not plan.lifted:

@@ -319,8 +319,11 @@ class StaticCache:
             self.size += change
             self.bag.change(row, change)
         for entry in self.consumers if sends else ():
-            for row, change in changes:
-                entry.route(row, change)
+            try:
+                for row, change in changes:
+                    entry.route(row, change)
+            except Exception as error:  # noqa: BLE001 - it ends its query, and no other
+                entry.failed(error)
 
     def _some(self) -> Sequence[Solution]:
         if self._sample is None:

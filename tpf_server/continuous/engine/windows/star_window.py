@@ -211,7 +211,10 @@ class StarWindow(WindowInput):
                 bag.change(row, 1)
             remember(row)
             for consumer in consumers:
-                consumer.route(row, 1)
+                try:
+                    consumer.route(row, 1)
+                except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
+                    consumer.failed(error)
 
         return arrive_star
 
@@ -235,4 +238,7 @@ class StarWindow(WindowInput):
             if bag is not None:
                 bag.change(row, -1)
             for consumer in leavers:
-                consumer.route(row, -1)
+                try:
+                    consumer.route(row, -1)
+                except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
+                    consumer.failed(error)

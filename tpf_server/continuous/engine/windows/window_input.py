@@ -34,6 +34,8 @@ class Consumer(Protocol):
     """Whether it wants to hear of rows that go."""
     route: Callable[[Solution, int], None]
     """Takes a row that came or went (looked up at every use)."""
+    failed: Callable[[Exception], None]
+    """Takes what `route` raised: other consumers go on."""
 
 
 class WindowInput:
@@ -267,11 +269,11 @@ class WindowInput:
         if count > 0:
             self._rows += count
             self.recent.append(row)
-            for consumer in self.consumers:
+        for consumer in self.consumers if count > 0 else self._leavers:
+            try:
                 consumer.route(row, count)
-        else:
-            for consumer in self._leavers:
-                consumer.route(row, count)
+            except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
+                consumer.failed(error)
 
     # -------------------------------------------------------------------------------- time
 

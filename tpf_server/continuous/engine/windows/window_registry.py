@@ -142,6 +142,17 @@ class Expiries:
 _SCHEDULING = ("if not window.scheduled:", "    schedule(at)")
 
 
+def _routed(consumers: str, count: int) -> list[str]:
+    """Return the lines that route a row to consumers; see `Consumer.failed`."""
+    return [
+        f"for consumer in {consumers}:",
+        "    try:",
+        f"        consumer.route(row, {count})",
+        "    except Exception as error:",
+        "        consumer.failed(error)",
+    ]
+
+
 class TripleWindow(WindowInput):
     """Rows of one triple pattern in a window; for the arguments see `WindowInput`.
 
@@ -218,15 +229,9 @@ class TripleWindow(WindowInput):
                 "count = 1",
                 *indexing,
                 "remember(row)",
-                "for consumer in consumers:",
-                "    consumer.route(row, 1)",
+                *_routed("consumers", 1),
             ]
-        go = [
-            "row = log.popleft()[1]",
-            *indexing,
-            "for consumer in leavers:",
-            "    consumer.route(row, -1)",
-        ]
+        go = ["row = log.popleft()[1]", *indexing, *_routed("leavers", -1)]
         lines = ["def arrive_row(at, row):", "    window.used = 1"]
         if self.watermark is not None:
             lines = ["def arrive_row(at, row):", "    window.used = stamp = watermark.last"]
