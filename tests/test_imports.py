@@ -49,9 +49,9 @@ LIBRARIES: dict[str, set[str]] = {
         "backports", "brotli", "cachetools", "compression", "flask", "hydra_python_core",
         "jinja2", "markupsafe", "prometheus_client", "pyoxigraph", "werkzeug",
     },
-    "tpf_server.continuous.engine": {"numpy", "pyarrow", "pyoxigraph"},
-    "tpf_server.continuous.csparql": set(),
-    "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
+    "tpf_server.continuous.runtime": {"numpy", "pyarrow", "pyoxigraph"},
+    "tpf_server.continuous.languages": set(),
+    "tpf_server.continuous.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
     "tpf_server.continuous": {
         "flask", "pyarrow", "pyoxigraph", "requests", "typer", "uritemplate", "urllib3",
     },

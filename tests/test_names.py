@@ -12,10 +12,10 @@ _OPERATIONS = (
     # A query says what an operator then does.
     ("tpf_client.sparql.algebra", "tpf_client.dataflow.operators."),
     # Spark does to columns and frames what Python does to terms and patterns.
-    ("annotations.", "tpf_server.continuous.csparql.spark."),
-    ("tpf_client.sparql.rewrite.", "tpf_server.continuous.csparql.spark."),
+    ("annotations.", "tpf_server.continuous.spark."),
+    ("tpf_client.sparql.rewrite.", "tpf_server.continuous.spark."),
     # A rule does to operator graphs what is done to patterns elsewhere.
-    ("tpf_client.sparql.rewrite.", "tpf_server.continuous.csparql.rules."),
+    ("tpf_client.sparql.rewrite.", "tpf_server.continuous.runtime.instants.rules"),
 )
 """Where one operation has one name for two kinds of things."""
 _OF_EACH_STUDY = {"Sizes"}

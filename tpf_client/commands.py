@@ -52,7 +52,7 @@ COMMANDS = {
     "tpf-server": _Command("tpf_server.cli", "main", "server"),
     "tpf-load": _Command("loaders.cli", "load_app", "loaders"),
     "tpf-replay": _Command("loaders.commands.replay", "app", "loaders", ("pyarrow",)),
-    "tpf-continuous": _Command("tpf_server.continuous.cli", "app", "server"),
+    "tpf-continuous": _Command("tpf_server.continuous.service.cli", "app", "server"),
     "tpf-experiments": _Command("experiments.cli", "app", "server,loaders,experiments"),
     "tpf-demo": _Command(
         "experiments.demo", "app", "server,loaders", ("granian", "flask", "pandas")

@@ -51,7 +51,7 @@ from tpf_server.workers import ADDRESS_VARIABLE, WORKER_VARIABLE
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-    from tpf_server.continuous.service import ContinuousService
+    from tpf_server.continuous.service.continuous_service import ContinuousService
 
 
 # Opens the stores of the datasets that the settings name.
@@ -230,8 +230,8 @@ def _add_continuous(
     target: Flask | Blueprint, site: Site, service: "ContinuousService | None"
 ) -> tuple["ContinuousService", Mapping[str, Resource]]:
     # A plain server does not load the engine.
-    from tpf_server.continuous.assembly import continuous_service
-    from tpf_server.continuous.web import CONTINUOUS_RESOURCES, continuous_blueprint
+    from tpf_server.continuous.service.assembly import continuous_service
+    from tpf_server.continuous.service.web import CONTINUOUS_RESOURCES, continuous_blueprint
 
     datasets = list(site.datasets.values())
     service = service or continuous_service(site.settings, datasets, site.clock)
@@ -275,7 +275,7 @@ class _Worker:
             changes=self._changes,
         )
         if settings.continuous:
-            from tpf_server.continuous.assembly import live_stores, static_graphs
+            from tpf_server.continuous.service.assembly import live_stores, static_graphs
 
             if self._service is None:
                 self._start(app.extensions["tpf_server.continuous"])
@@ -315,7 +315,7 @@ class _Worker:
                         _say(f"dataset {name}: {error}")
 
     def _start(self, service: "ContinuousService") -> None:
-        from tpf_server.continuous.assembly import Ticker
+        from tpf_server.continuous.service.assembly import Ticker
 
         for name, error in service.refused.items():
             _say(f"query {name} cannot be begun again: {error}")

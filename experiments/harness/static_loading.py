@@ -12,7 +12,7 @@ from annotations.terms import Quad
 from loaders.outputs import line_of
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.summary import RdfLoad
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.runtime.static.static_data import StoreGraph
 from tpf_server.spark.java import JavaNotFoundError, SparkMissingError, find_java
 from tpf_server.spark.session import SparkSettings, spark_context
 from tpf_server.store.static.columnar import open_store

@@ -24,7 +24,7 @@ from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.runtime.delivery import Emission
 
 _Element = tuple[str, tuple[str, str, str]]
 _WHEN: Final[dict[Routing, str]] = {

@@ -35,7 +35,7 @@ from experiments.workloads.conference import (
     quads,
 )
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.runtime.static.static_data import StoreGraph
 
 _TEMPLATES = ("Q1", "Q2", "Q3", "Q4", "Q5")
 _TOGETHER = ("Q1", "Q3", "Q4")

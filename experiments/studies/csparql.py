@@ -33,9 +33,9 @@ from experiments.studies.conference import conference_graphs
 from experiments.workloads import named_queries
 from experiments.workloads.conference import BADGES, Conference
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
-from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.rules import RULES, Rule
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.instants.rules import RULES, Rule
+from tpf_server.continuous.runtime.static.static_data import StoreGraph
 
 # Two markets: brokers with their countries, and streams of their transactions.
 #
@@ -387,7 +387,7 @@ class SparkMarket:
     directories: Mapping[str, Path] = field(default_factory=dict)
 
     def write(self, seed: int, events: int) -> None:
-        from tpf_server.continuous.csparql.spark.execution import punctuate
+        from tpf_server.continuous.spark.execution import punctuate
 
         self.number += 1
         self.directories = {
@@ -405,7 +405,7 @@ class SparkMarket:
 
     def replay(self, text: str, rules: tuple[Rule, ...]) -> int:
         """Run a query over them; return the number of answer rows."""
-        from tpf_server.continuous.csparql.spark.execution import SparkExecution
+        from tpf_server.continuous.spark.execution import SparkExecution
 
         self.number += 1
         engine = Engine()
@@ -497,7 +497,7 @@ def _with_rules(
 @contextmanager
 def _spark(settings: Sizes, run: Run, cores: int, size: int) -> Iterator[SparkMarket]:
     try:
-        from tpf_server.continuous.csparql.spark.execution import continuous_session
+        from tpf_server.continuous.spark.execution import continuous_session
     except ImportError as error:
         raise UnavailableError(f"Spark is not installed: {error}") from error
     work = run.folder / f"spark{cores}-{size}-{uuid.uuid4().hex}"

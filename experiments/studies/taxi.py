@@ -61,7 +61,7 @@ from experiments.workloads.taxi_files import (
     write_trips,
 )
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.engine.semantics import PAPER_ANSWER
+from tpf_server.continuous.runtime.semantics import PAPER_ANSWER
 
 SYNTHETIC, RECORDED, FILE = "synthetic", "recorded", "file"
 _SINGLE: Final = "one by one"

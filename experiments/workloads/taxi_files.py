@@ -23,8 +23,8 @@ import pyarrow.csv as pa_csv
 from annotations.terms import literal_parts
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.workloads.taxi import INSTANT, STREAM_COLUMNS, Trip, TripColumns
-from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.elements.elements import milliseconds
+from tpf_server.continuous.runtime.delivery import Emission
+from tpf_server.continuous.runtime.elements.elements import milliseconds
 
 # The two queries of the challenge, computed anew of the whole window for each trip.
 #

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 
 PAGE = Path(__file__).parents[2] / "docs" / "rspql.md"
 READINGS = "http://example.org/readings"

@@ -21,10 +21,10 @@ from annotations.clock import SystemClock
 from experiments.free_port import free_port
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.engine.elements.elements import read_ndjson
-from tpf_server.continuous.engine.records.record_bodies import read_records
-from tpf_server.continuous.hosting import ARROW, NDJSON, Policies, as_lines
-from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.runtime.elements.elements import read_ndjson
+from tpf_server.continuous.runtime.records.record_bodies import read_records
+from tpf_server.continuous.service.continuous_service import ContinuousService
+from tpf_server.continuous.service.hosting import ARROW, NDJSON, Policies, as_lines
 
 KILLS = int(os.environ.get("TPF_KILLS", "2"))
 CONFIG = """continuous = true

@@ -20,9 +20,9 @@ from tests.loaders.recordings import write_flights
 from tests.loaders.test_replay_served import ROWS
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
-from tpf_server.continuous.hosting import Policies
-from tpf_server.continuous.service import ContinuousService
-from tpf_server.continuous.web import continuous_blueprint
+from tpf_server.continuous.service.continuous_service import ContinuousService
+from tpf_server.continuous.service.hosting import Policies
+from tpf_server.continuous.service.web import continuous_blueprint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.hosting import CSPARQL, RSPQL, semantics_of
+from tpf_server.continuous.service.hosting import CSPARQL, RSPQL, semantics_of
 
 
 def register(engine: Engine, text: str, take: Any = None, **options: Any) -> Any:

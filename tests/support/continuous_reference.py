@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyoxigraph as ox
 
-from tpf_server.continuous.engine.windows.specification import (
+from tpf_server.continuous.runtime.windows.specification import (
     All,
     Now,
     Range,

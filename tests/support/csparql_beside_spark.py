@@ -7,11 +7,11 @@ from typing import Any
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.csparql_spark import settings
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
-from tpf_server.continuous.csparql.csparql_query import LogicalWindow, PeriodicAnswer
-from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.csparql.rules import RULES_ON_SPARK, Rule
-from tpf_server.continuous.csparql.spark.execution import SparkExecution
-from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.instants.csparql_query import LogicalWindow, PeriodicAnswer
+from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
+from tpf_server.continuous.runtime.instants.rules import RULES_ON_SPARK, Rule
+from tpf_server.continuous.spark.execution import SparkExecution
 
 Timeline = list[tuple[str, int, tuple[str, str, str]]]
 CONTENT = "at long, stream string, s string, p string, o string, ts long"

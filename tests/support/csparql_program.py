@@ -15,9 +15,9 @@ from typing import Any
 from pyspark import SparkContext
 
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.spark.execution import SparkExecution, continuous_session
-from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.spark.execution import SparkExecution, continuous_session
 
 WAITING, GO = "waiting", "go"
 STREAM = "http://e/s"

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.support.csparql_reference import Solutions, solutions
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.csparql.csparql_query import PeriodicAnswer
-from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.spark.execution import SparkExecution, punctuate
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for a Java that does not live long enough for its second compiler to pay."""
@@ -77,6 +77,6 @@ def by_instant(answers: Sequence[PeriodicAnswer]) -> dict[int, Solutions]:
 
 
 def _clauses(text: str) -> Sequence[Any]:
-    from tpf_server.continuous.csparql.parser import parse
+    from tpf_server.continuous.languages.csparql.parser import parse
 
     return parse(text).streams

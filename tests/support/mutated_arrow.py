@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from annotations.clock import ManualClock
 from annotations.terms import Term
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_server.continuous.engine.records.record_bodies import read_records
-from tpf_server.continuous.hosting import Policies
-from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.records.record_bodies import read_records
+from tpf_server.continuous.service.continuous_service import ContinuousService
+from tpf_server.continuous.service.hosting import Policies
 from tpf_server.errors import BodyTooLargeError, ServerError
 
 LIMIT = 100_000

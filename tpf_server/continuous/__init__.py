@@ -1,1 +1,1 @@
-"""Continuous queries as a service: both engines behind one HTTP interface and one command."""
+"""Continuous queries: runtime, languages, Spark, and the service of a server."""

@@ -6,31 +6,31 @@ from typing import Any, Final
 
 from annotations.terms import Term
 from tpf_client.errors import UnsupportedQueryError
-from tpf_server.continuous.cqels.parser import parse
-from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, PeriodicAnswer
-from tpf_server.continuous.csparql.engine import InstantQueries, InstantSettings
-from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import AnswerCallback, PeriodicQuery
-from tpf_server.continuous.engine.delivery import Callback
-from tpf_server.continuous.engine.elements.elements import (
+from tpf_server.continuous.languages.cqels.parser import parse
+from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
+from tpf_server.continuous.languages.rspql.parser import parse as parse_rspql
+from tpf_server.continuous.languages.rspql.rspql_query import WINDOW_CLOSE, ReportPolicy, TickPolicy
+from tpf_server.continuous.runtime.delivery import Callback
+from tpf_server.continuous.runtime.elements.elements import (
     EARLIEST,
     LATEST,
     canonical_term,
     graph_name,
     milliseconds,
 )
-from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.records.records import RecordFeed
-from tpf_server.continuous.engine.semantics import EngineLimits, EngineSettings, Semantics
-from tpf_server.continuous.engine.tick_engine import TickEngine
-from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple
-from tpf_server.continuous.engine.windows.specification import NEVER
-from tpf_server.continuous.engine.windows.streams import ElementStream
-from tpf_server.continuous.rspql.parser import parse as parse_rspql
-from tpf_server.continuous.rspql.rspql_query import WINDOW_CLOSE, ReportPolicy, TickPolicy
+from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
+from tpf_server.continuous.runtime.instants.instant_queries import InstantQueries, InstantSettings
+from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
+from tpf_server.continuous.runtime.instants.periodic_query import AnswerCallback, PeriodicQuery
+from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.runtime.records.records import RecordFeed
+from tpf_server.continuous.runtime.semantics import EngineLimits, EngineSettings, Semantics
+from tpf_server.continuous.runtime.tick_engine import TickEngine
+from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.runtime.windows.matchers import EncodedTriple
+from tpf_server.continuous.runtime.windows.specification import NEVER
+from tpf_server.continuous.runtime.windows.streams import ElementStream
 
 _SETTINGS: Final = EngineSettings()
 _LIMITS: Final = EngineLimits()

@@ -32,8 +32,8 @@ from experiments.studies.citybench import (
 )
 from tests.experiments.harness.test_runner import run
 from tpf_client.sparql.parser import parse_query
-from tpf_server.continuous.cqels.parser import parse as parse_cqels
-from tpf_server.continuous.csparql.parser import parse as parse_csparql
+from tpf_server.continuous.languages.cqels.parser import parse as parse_cqels
+from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
 
 SERVER = "http://server.example/"
 

@@ -12,7 +12,7 @@ from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES
 from experiments.studies.conference import ConferenceQueries, Sizes
 from experiments.workloads.conference import CONFERENCE_QUERIES, periodic_query
 from tests.experiments.harness.test_runner import run
-from tpf_server.continuous.csparql.parser import parse
+from tpf_server.continuous.languages.csparql.parser import parse
 
 
 def test_a_small_run_of_both_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from experiments.workloads.taxi_files import (
     recorded_file,
     write_trips,
 )
-from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.runtime.delivery import Emission
 
 LINE = (
     "07290D,E7750A,2013-01-01 00:00:00,2013-01-01 00:02:00,120,0.44,-73.956528,40.716976,"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from loaders.rdf.entailment import Entailment, Regime
 from tests.loaders.test_cli import ANY, run
 from tests.support.examples import examples
-from tpf_server.continuous.cli import app
+from tpf_server.continuous.service.cli import app
 from tpf_server.store.static.columnar import open_store
 from tpf_server.store.static.rdf_files import QuadTexts
 

@@ -17,7 +17,7 @@ from tests.tpf_client.conftest import Done
 from tpf_client import Client
 from tpf_client.app.printing import Format, refusal
 from tpf_client.commands import COMMANDS
-from tpf_server.continuous.cli import Drawing
+from tpf_server.continuous.service.cli import Drawing
 
 NAME = "http://example.org/name"
 FORMS = {

@@ -17,7 +17,7 @@ from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.depth import MAX_DEPTH, MAX_LEVELS
 from tpf_client.sparql.parser import parse_query
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 
 P = "PREFIX : <http://e/> "
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"

@@ -8,9 +8,9 @@ import pytest
 from tests.support.any_language import register
 from tpf_client.sparql.expressions.functions import FUNCTIONS
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.engine.errors import CallbackError, EvaluationError
-from tpf_server.continuous.engine.semantics import CQELS as CQELS_POLICY
-from tpf_server.continuous.engine.semantics import PAPER, Semantics
+from tpf_server.continuous.runtime.errors import CallbackError, FailedEvaluationError
+from tpf_server.continuous.runtime.semantics import CQELS as CQELS_POLICY
+from tpf_server.continuous.runtime.semantics import PAPER, Semantics
 
 P = "<urn:p>"
 CQELS = "SELECT ?a { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } FILTER(?a != <urn:x%s>) }"
@@ -224,5 +224,5 @@ def test_an_expression_that_raises_stops_its_query_and_no_other(
         assert "OPTIONAL" in place or "EXISTS" in place
         return
     assert wrong.state == "stopped"
-    assert isinstance(wrong.error, EvaluationError)
+    assert isinstance(wrong.error, FailedEvaluationError)
     assert isinstance(wrong.error.__cause__, ZeroDivisionError)

@@ -9,9 +9,9 @@ from flask import Flask
 from annotations.clock import ManualClock
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client.dataflow.state.ranked_groups import library
-from tpf_server.continuous.assembly import continuous_service
-from tpf_server.continuous.engine.plans.batch_report import OFF
-from tpf_server.continuous.web import continuous_blueprint
+from tpf_server.continuous.runtime.plans.batch_report import OFF
+from tpf_server.continuous.service.assembly import continuous_service
+from tpf_server.continuous.service.web import continuous_blueprint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 

@@ -16,8 +16,8 @@ from tests.support.running_server import TOKEN, RunningServer
 from tpf_client.dataflow.node import CHARACTERS
 from tpf_client.sparql.expressions import functions
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.engine.errors import JoinLimitError
-from tpf_server.continuous.engine.semantics import SEMANTICS, EngineLimits
+from tpf_server.continuous.runtime.errors import JoinLimitError
+from tpf_server.continuous.runtime.semantics import SEMANTICS, EngineLimits
 
 ROWS = 1_000
 BUDGET = CHARACTERS * ROWS

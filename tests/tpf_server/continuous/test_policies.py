@@ -6,14 +6,14 @@ import pytest
 
 from tests.support.any_language import register
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
-from tpf_server.continuous.engine.errors import (
+from tpf_server.continuous.runtime.errors import (
     ElementError,
     JoinLimitError,
     UnknownGraphError,
     UnknownStreamError,
     WindowLimitError,
 )
-from tpf_server.continuous.engine.semantics import SEMANTICS, EngineLimits
+from tpf_server.continuous.runtime.semantics import SEMANTICS, EngineLimits
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 BODY = "{ ?a <urn:p> ?b }"
@@ -470,7 +470,11 @@ def test_every_policy_has_a_test_here():
     ]  # fmt: skip
     named = {line.rsplit("`", 2)[1] for line in rows}
     present = {name for name in globals() if name.startswith("test_")}
-    others = ("test_service.py", "test_web.py", "test_callbacks.py")
+    others = (
+        "service/test_continuous_service.py",
+        "service/test_web.py",
+        "test_callbacks.py",
+    )
     here = Path(__file__).parent
     elsewhere = "".join((here / name).read_text(encoding="utf-8") for name in others)
     missing = {name for name in named - present if f"def {name}(" not in elsewhere}

@@ -24,10 +24,10 @@ from tests.support.random_continuous_queries import (
     random_elements,
 )
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.engine import forgetting
-from tpf_server.continuous.engine.errors import ElementError, UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.semantics import PAPER
-from tpf_server.continuous.streams import SharedStreams
+from tpf_server.continuous.runtime import forgetting
+from tpf_server.continuous.runtime.errors import ElementError, UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.semantics import PAPER
+from tpf_server.continuous.service.streams import SharedStreams
 
 Found = list[tuple[int, Counter[Any]]]
 

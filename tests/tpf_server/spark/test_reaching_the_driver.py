@@ -9,9 +9,9 @@ from threading import RLock
 import pytest
 
 from tests.tpf_server.spark.test_missing_java import PROJECT, QUERY
-from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_server.continuous.languages.csparql.parser import parse
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.spark.java import JavaNotFoundError, SparkSettingError
 from tpf_server.spark.session import SparkSettings, java_for, spark_context
 
@@ -46,7 +46,7 @@ def test_others_are_started(master: str, host: str, tmp_path: Path) -> None:
 
 def test_a_registration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
-    from tpf_server.continuous.csparql.spark.executor import SparkExecutor
+    from tpf_server.continuous.spark.executor import SparkExecutor
 
     monkeypatch.delenv("TPF_SPARK_HOST", raising=False)
     master = "spark://far.test:7077"

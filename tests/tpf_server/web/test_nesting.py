@@ -24,8 +24,8 @@ from tests.support.served import NOON, Served, quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import PageReader, parse_page_body
-from tpf_server.continuous.engine.elements.elements import RDF_TYPES, read_rdf
-from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.runtime.elements.elements import RDF_TYPES, read_rdf
+from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.errors import BodyError
 from tpf_server.store.live.batch import checked, plan, spans
 from tpf_server.store.live.index import FactIndex

@@ -1,0 +1,211 @@
+"""Queries that differ in one constant, recomputed, and each alone."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import example, given
+
+from tests.support.continuous_reference import Arrival, Bag, Beside
+from tests.support.examples import examples
+from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
+from tests.tpf_server.continuous.languages.cqels.test_random_queries import RANDOM, compare, loaded
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
+from tpf_server.continuous.runtime.delivery import Emission
+from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.runtime.semantics import CQELS, PAPER, Semantics
+
+ONE, TWO = "STREAM <urn:s1> [W] { ?a <urn:p> ?b }", "STREAM <urn:s2> [V] { ?b <urn:v> ?c }"
+GROUPS = f"{ONE} OPTIONAL {{ {TWO} }}"
+QUERIES = {
+    "ordered": f"SELECT ?a ?b {{ {ONE} }} ORDER BY DESC(?b) ?a @SLICE",
+    "ordered by what is hidden": f"SELECT ?a {{ {ONE} }} ORDER BY DESC(?b) ?a @SLICE",
+    "distinct": f"SELECT DISTINCT ?b {{ {ONE} }} ORDER BY ?b @SLICE",
+    "equal rows": f"SELECT ?b {{ {ONE} }} ORDER BY DESC(?b) @SLICE",
+    "groups in order": f"SELECT ?b (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b"
+    " ORDER BY DESC(?n) ?b @SLICE",
+    "numbers of groups": f"SELECT (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b ORDER BY ?n @SLICE",
+    "a join in order": f"SELECT ?a ?b ?c {{ {ONE} {TWO} }} ORDER BY ?c ?b ?a @SLICE",
+    "triples in order": f"CONSTRUCT {{ ?a <urn:made> ?b }} {{ {ONE} }} ORDER BY ?b ?a @SLICE",
+    "filtered, the first": f"SELECT ?b ?c {{ {ONE} {TWO} FILTER(?c >= @C) }}"
+    " ORDER BY DESC(?c) ?b @SLICE",
+    "some that are filtered": f"SELECT ?b ?c {{ {ONE} {TWO} FILTER(?c >= @C) }} @SLICE",
+    "hidden order of one": f"SELECT DISTINCT ?b {{ {ONE} FILTER(?a != @N) }} ORDER BY ?a ?b",
+    "of one, in order": f"SELECT ?b {{ {ONE} FILTER(?a = @N) }} ORDER BY ?b @SLICE",
+    "beside one, in order": f"SELECT ?a ?d {{ {ONE} @N <urn:near> ?d }} ORDER BY ?a ?d @SLICE",
+    "groups of one, in order": "SELECT ?c (COUNT(*) AS ?n) {"
+    " STREAM <urn:s1> [W] { @N <urn:p> ?b } STREAM <urn:s2> [V] { ?b <urn:v> ?c } }"
+    " GROUP BY ?c ORDER BY DESC(?n) ?c @SLICE",
+    "groups under a constant": f"SELECT ?b (SUM(?c) AS ?n) {{ {ONE} {TWO} }} GROUP BY ?b"
+    " HAVING(SUM(?c) <= @C) ORDER BY ?b @SLICE",
+    "having": f"SELECT ?b (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b HAVING(COUNT(*) > @C)",
+    "having in a join": f"SELECT ?b (SUM(?c) AS ?n) {{ {ONE} {TWO} }} GROUP BY ?b"
+    " HAVING(SUM(?c) <= @C)",
+    "filter": f"SELECT ?b ?c {{ {ONE} {TWO} FILTER(?c >= @C) }}",
+    "plain": f"SELECT ?a ?b {{ {ONE} }}",
+    "distinct and filtered": f"SELECT DISTINCT ?b {{ {ONE} {TWO} FILTER(?c >= @C) }}",
+    "values": f"SELECT ?b ?d {{ {ONE} BIND(STR(?b) AS ?d) }}",
+    "a join": f"SELECT ?a ?c {{ {ONE} {TWO} }}",
+    "static": f"SELECT ?a ?d {{ {ONE} ?b <urn:near> ?d }}",
+    "grouped": f"SELECT ?b (COUNT(?c) AS ?n) {{ {GROUPS} }} GROUP BY ?b",
+    "beside nothing": f"SELECT ?b ?c {{ {TWO} FILTER NOT EXISTS {{ {ONE} }} FILTER(?c > @C) }}",
+    "beside something": f"SELECT ?b ?c {{ {TWO} FILTER EXISTS {{ {ONE} {TWO} }} FILTER(?c > @C) }}",
+    "twice": f"SELECT ?b ?c {{ {TWO} OPTIONAL {{ {ONE} }} FILTER(?c > @C)"
+    f" FILTER NOT EXISTS {{ {ONE} FILTER EXISTS {{ ?a <urn:near> ?b }} }}"
+    f" MINUS {{ {{ {ONE} ?b <urn:near> ?a }} UNION {{ ?b <urn:kind> ?d }} }} }}",
+    "without others": f"SELECT ?b (?c + 1 AS ?d) {{ {TWO} MINUS {{ {ONE} }} FILTER(@C < ?c) }}",
+    "optional": f"SELECT ?a ?c {{ {GROUPS} FILTER(?c = @C) }} ORDER BY ?a ?c",
+    "one or the other": f"SELECT ?b {{ {{ {ONE} }} UNION {{ {TWO} FILTER(?c < @C) }}"
+    " FILTER(?b != @N) }",
+    "groups of groups": f"SELECT ?n (COUNT(?b) AS ?m) {{ SELECT ?b (COUNT(?a) AS ?n) {{ {ONE} }}"
+    " GROUP BY ?b } GROUP BY ?n HAVING(COUNT(?b) > @C)",
+    "decided by others": f"SELECT ?b {{ {TWO} FILTER(IF(EXISTS {{ {ONE} }}, ?c, 1) >= @C) }}",
+    "all of them": f"SELECT (COUNT(?a) AS ?n) {{ {ONE} }} HAVING(COUNT(?a) >= @C)",
+}
+"""Each differs in the windows too, if it is told to."""
+
+
+def filled(random: Random, query: str, *, windows: bool) -> list[str]:
+    """Queries that differ in what one of them calls a constant."""
+    wide, other = random.randint(0, 9), random.randint(0, 9)
+    ends = random.choice(["ms", "ms", f"ms SLIDE {random.randint(1, 4)}ms"])
+    fixed = random.choice(["NOW", "ALL", "TRIPLES 3", None, None, None, None])
+    found = []
+    for _ in range(5):
+        width = random.randint(0, 9) if windows else wide
+        offset, limit = random.choice([0, 0, 1, 2]), random.choice([None, 0, 1, 1, 2, 3, 9])
+        part = f"OFFSET {offset}" if offset or limit is None else ""
+        part += f" LIMIT {limit}" if limit is not None else ""
+        text = query.replace("@SLICE", part).replace("@C", random.choice(["0", "1", "2", "1.5"]))
+        text = text.replace("@N", random.choice(NODES))
+        text = text.replace("[W]", f"[RANGE {width}{ends}]" if fixed is None else f"[{fixed}]")
+        found.append(text.replace("[V]", f"[RANGE {other}ms]"))
+    return found
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_queries_together_emit_as_each_alone(kind: str) -> None:
+    """See `test_random_queries`."""
+
+    @examples(8)
+    @given(RANDOM)
+    def check(random: Random) -> None:
+        compare(random, filled(random, QUERIES[kind], windows=random.random() < 0.4))
+
+    check()
+
+
+@examples(25)
+@given(RANDOM)
+@example(Random(90001780))
+@example(Random(90001621))
+@example(Random(90001646))
+def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
+    """They come and go between the elements of two streams."""
+    template = random.choice([each for each in QUERIES.values() if "CONSTRUCT" not in each])
+    if "ORDER BY" not in template:
+        template = template.replace("@SLICE", "")  # which rows are the first is for nobody to say
+    if random.random() < 0.3:
+        body = QueryWriter(random).group(2)
+        template = f"SELECT ?a ?b ?c ?d WHERE {{ {body} }} ORDER BY ?a ?b DESC(?c) ?d @SLICE"
+    texts = filled(random, template, windows=random.random() < 0.4)
+    engine = loaded(semantics=PAPER)
+    running: list[tuple[RegisteredQuery, Beside, list[tuple[int, Bag]]]] = []
+
+    def register() -> None:
+        rows: list[tuple[int, Bag]] = []
+
+        def take(emission: Emission) -> None:
+            rows.append((emission.at, Counter(emission.rows)))
+
+        text = random.choice(texts)
+        running.append((engine.register(text, take), Beside(text, STATIC, engine.time), rows))
+
+    at = 0
+    for _ in range(random.randint(1, 4)):
+        register()
+    for stream, pause, triples in random_elements(random, random.randint(3, 16)):
+        if random.random() < 0.4 and len(running) < 6:
+            for _ in range(random.randint(1, 3)):
+                register()
+        elif random.random() < 0.2 and running:
+            running.pop(random.randrange(len(running)))[0].close()
+        at += pause
+        for _, beside, _ in running:
+            beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        for query, beside, rows in running:
+            expected = [(when, new) for when, new, _, _ in beside.seen(at) if new]
+            assert rows == expected, (beside.reference.text, query.query)
+            rows.clear()
+
+
+LATE = {
+    "having": "SELECT ?b (COUNT(*) AS ?n) { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } }"
+    " GROUP BY ?b HAVING(COUNT(*) > %d)",
+    "first ones": "SELECT ?b ?a { STREAM <urn:s1> [TRIPLES 5] { ?a <urn:p> ?b } }"
+    " ORDER BY ?b ?a LIMIT %d",
+    "the same": "SELECT ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b }"
+    " FILTER NOT EXISTS { STREAM <urn:s1> [NOW] { ?b <urn:p> ?c } } }",
+    "distinct": "SELECT DISTINCT ?b { STREAM <urn:s1> [RANGE 8ms SLIDE 2ms] { ?a <urn:p> ?b } }",
+    "absence": "SELECT ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } FILTER(?b = <urn:n%d>)"
+    " FILTER NOT EXISTS { STREAM <urn:s1> [NOW] { ?b <urn:p> ?c } } }",
+    "union": "SELECT ?a { { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } } UNION"
+    " { STREAM <urn:s1> [RANGE 5ms] { ?b <urn:p> ?a } } FILTER(?b = <urn:n%d>) }",
+}
+
+
+@pytest.mark.parametrize("semantics", [PAPER, CQELS])
+@pytest.mark.parametrize("kind", LATE)
+@pytest.mark.parametrize("between", [False, True])
+def test_queries_that_come_late_share_a_plan(
+    kind: str, semantics: Semantics, between: bool
+) -> None:
+    """At once, or when the windows hold nothing that some must not see."""
+    engine = loaded(semantics=semantics)
+    at = 0
+
+    def pushed() -> None:
+        nonlocal at
+        at += 1
+        engine.push("urn:s1", (NODES[at % 4], "<urn:p>", NODES[at % 3]), at)
+
+    for _ in range(20):
+        pushed()
+    queries = []
+    for number in range(30):
+        text = LATE[kind]
+        queries.append(engine.register(text % number if "%d" in text else text))
+        if between:
+            pushed()
+    # No more than there are elements in a window between the first and the last of them.
+    assert len({each.plan for each in queries}) <= (11 if between else 2)
+    for _ in range(100):
+        pushed()
+    assert len({each.plan for each in queries}) == 1
+    for each in queries:
+        each.close()
+    assert not engine._plans.plans
+    assert not engine._plans._templates
+    assert not len(engine._windows)
+
+
+DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
+SUMMED = " { STREAM <urn:s> [RANGE 30ms] { ?a <urn:v> ?v } } GROUP BY ?a HAVING(SUM(?v) > @C)"
+
+
+def test_sums_of_plans_that_become_one_are_those_of_each_alone() -> None:
+    """To the last digit, in any order of arrival."""
+    random = Random(1)
+    engines = [loaded(semantics=PAPER), Engine(EngineSettings(semantics=PAPER, share=False))]
+    emitted: list[list[Emission]] = [[], []]
+    for at in range(400):
+        value = f'"{random.choice([0.1, 0.2, 0.3, 1e16, -1e16, 0.7])}"^^<{DOUBLE}>'
+        for engine, told in zip(engines, emitted, strict=True):
+            if at % 10 == 0 and at < 100:
+                text = "SELECT (SUM(?v) AS ?n) (AVG(?v) AS ?m)" + SUMMED.replace("@C", str(at - 50))
+                engine.register(text, told.append)
+            engine.push("urn:s", ("<urn:a>", "<urn:v>", value), at)
+    assert emitted[0] == emitted[1]
+    assert len(emitted[0]) > 800
+    assert [len({each.plan for each in engine.queries.values()}) for engine in engines] == [1, 10]

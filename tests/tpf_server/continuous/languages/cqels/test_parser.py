@@ -1,0 +1,166 @@
+"""CQELS-QL: what parses, to what, and where errors point."""
+
+from pathlib import Path
+
+import pytest
+
+from annotations.terms import Variable
+from tpf_client.sparql.algebra import Aggregate, Group, VariableRef, walk
+from tpf_server.continuous.languages.cqels.parser import parse
+from tpf_server.continuous.runtime.errors import (
+    ContinuousSyntaxError,
+    UnsupportedContinuousQueryError,
+)
+from tpf_server.continuous.runtime.windows.specification import (
+    All,
+    Now,
+    Range,
+    Triples,
+    WindowSyntaxError,
+    parse_window,
+)
+
+DATA = Path(__file__).parents[6] / "shared" / "data"
+PUBLISHED = [
+    *sorted((DATA / "conference" / "queries").glob("*.rq")),
+    *sorted((DATA / "citybench" / "queries" / "cqels").glob("*.rq")),
+]
+
+
+@pytest.mark.skipif(not PUBLISHED, reason="the shared data are absent")
+@pytest.mark.parametrize(
+    "path", PUBLISHED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}"
+)
+def test_published_queries_parse(path):
+    query = parse(path.read_text())
+    assert query.windows
+    assert query.query.form in ("SELECT", "CONSTRUCT")
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("NOW", Now()),
+        ("all", All()),
+        ("Range 3s", Range(3000)),
+        ("range 3s ", Range(3000)),
+        ("RANGE 3000ms", Range(3000)),
+        ("RANGE 30 minutes", Range(1_800_000)),
+        ("RANGE 1h 30m", Range(5_400_000)),
+        ("RANGE 1h30m", Range(5_400_000)),
+        ("RANGE 2d", Range(172_800_000)),
+        ("RANGE 1500000ns", Range(1)),
+        ("range 20s slide 1s", Range(20_000, 1000)),
+        ("TRIPLES 1", Triples(1)),
+    ],
+)
+def test_windows(text, window):
+    assert parse_window(text) == window
+    assert parse_window(str(window)) == window
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [
+        ("", 0),
+        ("SOON", 0),
+        ("RANGE", 5),
+        ("RANGE 3", 7),
+        ("RANGE 3x", 7),
+        ("RANGE s", 6),
+        ("TRIPLES 0", 8),
+        ("TRIPLES many", 8),
+        ("NOW NOW", 4),
+        ("RANGE 3s SLIDE 0s", 15),
+        (f"RANGE {'9' * 5000}s", 6),
+        (f"TRIPLES {'9' * 5000}", 8),
+    ],
+)
+def test_what_is_no_window(text, offset):
+    with pytest.raises(WindowSyntaxError) as caught:
+        parse_window(text)
+    assert caught.value.offset == offset
+
+
+def test_the_window_may_stand_before_the_stream():
+    one = parse("SELECT * { STREAM <urn:s> [NOW] { ?a ?b ?c } }")
+    other = parse("SELECT * { stream [now] <urn:s> { ?a ?b ?c } }")
+    assert one.windows == other.windows
+    assert one.query == other.query
+
+
+def test_a_stream_may_be_named_by_a_prefixed_name():
+    query = parse("PREFIX s: <http://streams/> SELECT * { STREAM s:one [ALL] { ?a ?b ?c } }")
+    assert query.windows[0].stream == "<http://streams/one>"
+
+
+def test_relative_names_are_resolved():
+    query = parse("SELECT * FROM NAMED <events> { STREAM <Taxi> [ALL] { ?a ?b ?c } }")
+    assert query.windows[0].stream == "<http://localhost/Taxi>"
+    assert query.query.dataset.named == ("<http://localhost/events>",)
+
+
+def test_grouping_by_a_name_of_the_select_clause():
+    query = parse(
+        "SELECT (ROUND(?x / 2) AS ?cell) (COUNT(?a) AS ?n)"
+        " { STREAM <urn:s> [ALL] { ?a <urn:p> ?x } }"
+        " GROUP BY ?cell HAVING (?cell > 0 && ?n > 1)"
+    ).query
+    (group,) = [each for each in walk(query.pattern) if isinstance(each, Group)]
+    ((name, expression),) = group.keys
+    assert name == "?cell"
+    assert expression != VariableRef(name)
+    assert query.variables == ("?cell", "?n")
+
+
+def test_an_aggregate_needs_no_brackets():
+    text = (
+        "SELECT ?b COUNT(DISTINCT ?a) AS ?n { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } } GROUP BY ?b"
+    )
+    query = parse(text).query
+    assert query.variables == ("?b", "?n")
+    (group,) = [each for each in walk(query.pattern) if isinstance(each, Group)]
+    assert group.aggregates[0][1] == Aggregate("COUNT", VariableRef(Variable("?a")), distinct=True)
+
+
+def test_median_is_an_aggregate():
+    text = "SELECT (MEDIAN(?a + ?b) AS ?m) { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }"
+    (group,) = [each for each in walk(parse(text).query.pattern) if isinstance(each, Group)]
+    assert group.aggregates[0][1].name == "MEDIAN"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("SELECT * {\n STREAM <urn:s> [RANGE 3 parsecs] { ?a ?b ?c } }", 2, 26),
+        ("SELECT * {\n STREAM <urn:s> { ?a ?b ?c } }", 2, 17),
+        ("SELECT * {\n STREAM <urn:s> [NOW { ?a ?b ?c } }", 2, 17),
+        ("SELECT * {\n STREAM 3 [NOW] { ?a ?b ?c } }", 2, 9),
+        ("SELECT * {\n STREAM <urn:s> [NOW] ?a ?b ?c }", 2, 23),
+        ("SELECT * {\n\t?a ?b }", 2, 8),
+        ("SELECT * { STREAM <urn:s> [NOW] { ?a u:b ?c } }", 1, 38),
+        ("SELECT * {\n STREAM <urn:s> [NOW] { GRAPH ?g { ?a ?b ?c } } }", 2, 25),
+        ("SELECT * {\n STREAM <urn:s> [NOW] { STREAM <urn:t> [NOW] { ?a ?b ?c } } }", 2, 25),
+        ("SELECT COUNT(?a AS ?n { STREAM <urn:s> [NOW] { ?a ?b ?c } }", 1, 8),
+    ],
+)
+def test_errors_point_at_the_place(text, line, column):
+    with pytest.raises(ContinuousSyntaxError) as caught:
+        parse(text)
+    error = caught.value
+    assert (error.line, error.column) == (line, column)
+    source, caret = error.pointed.split("\n")
+    assert source == text.split("\n")[line - 1]
+    assert len(caret) == column
+    assert caret[-1] == "^"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * { STREAM <urn:s> [NOW] { ?a ?b ?c } FILTER(" + "!" * 3000 + "?a) }",
+    ],
+)
+def test_what_cannot_be_continuous_is_refused(text):
+    with pytest.raises(UnsupportedContinuousQueryError):
+        parse(text)

@@ -1,0 +1,112 @@
+"""All routings of joins give the same answers."""
+
+from random import Random
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from typer.testing import CliRunner
+
+from tests.support.continuous_reference import Arrival, Beside
+from tests.support.examples import examples
+from tests.support.random_continuous_queries import NODES, STATIC
+from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
+    RANDOM,
+    emitted,
+    loaded,
+)
+from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
+from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM
+from tpf_server.continuous.service.cli import app
+
+PATTERNS = (
+    "STREAM <urn:s{s}> [{w}] {{ {a} <urn:p> {b} }}",
+    "STREAM <urn:s{s}> [{w}] {{ {a} <urn:q> {b} }}",
+    "{a} <urn:near> {b} .",
+)
+WINDOWS = ("NOW", "RANGE 3ms", "RANGE 9ms SLIDE 2ms", "TRIPLES 3", "ALL")
+
+
+def joined(random: Random) -> str:
+    """A join of three to five windows and static patterns."""
+    parts = []
+    for place in range(random.randint(3, 5)):
+        a, b = random.choices(("?a", "?b", "?c", "?d"), k=2)
+        pattern = PATTERNS[0] if not place else random.choice(PATTERNS)
+        parts.append(pattern.format(s=random.randint(1, 2), w=random.choice(WINDOWS), a=a, b=b))
+    condition = random.choice(("", "FILTER(?a != ?b)", "FILTER(?c = <urn:n1> || ?d != ?a)"))
+    return f"SELECT ?a ?b ?c ?d WHERE {{ {' '.join(parts)} {condition} }}"
+
+
+@examples(20)
+@given(RANDOM)
+def test_each_routing_is_right(random: Random) -> None:
+    """Recomputed while elements and static triples come and go."""
+    text = joined(random)
+    with patch("tpf_server.continuous.runtime.tick_engine._INTERVAL", 2):
+        engine = loaded(routing=random.choice(ROUTINGS))
+        came, went = [engine.register(text, semantics=each) for each in (PAPER, PAPER_DSTREAM)]
+        beside = Beside(text, STATIC)
+        at = 0
+        for _ in range(random.randint(1, 14)):
+            at += random.choice((0, 1, 1, 4))
+            stream = f"urn:s{random.randint(1, 2)}"
+            predicate = random.choice(("<urn:p>", "<urn:q>"))
+            triple = (random.choice(NODES), predicate, random.choice(NODES))
+            beside.reference.arrive(Arrival(stream, at, (triple,)))
+            engine.push(stream, triple, at)
+            ticks = beside.seen(at)
+            assert emitted(came) == [(when, new) for when, new, _, _ in ticks if new], text
+            assert emitted(went) == [(when, old) for when, _, old, _ in ticks if old], text
+
+
+STAR = (
+    "SELECT * { STREAM <urn:s0> [RANGE 99ms] { ?k <urn:p0> ?a }"
+    " STREAM <urn:s1> [RANGE 99ms] { ?k <urn:p1> ?b }"
+    " STREAM <urn:s2> [RANGE 99ms] { ?k <urn:p2> ?c } }"
+)
+
+
+def route(engine: Engine) -> list[str]:
+    """Return the route of rows of the first stream."""
+    (query,) = engine.queries.values()
+    found: list[str] = query.explain()["joins"][0]["inputs"][0]["route"]
+    return [label.split()[1] for label in found]
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+@patch("tpf_server.continuous.runtime.tick_engine._INTERVAL", 8)
+@patch("tpf_server.continuous.runtime.tick_engine._ADAPTATION", 16)
+def test_when_routes_change(routing: Routing) -> None:
+    """The densest stream becomes the sparsest."""
+    engine = Engine(EngineSettings(routing=routing))
+    query = engine.register(STAR)
+
+    def push(stream: int, count: int, at: int) -> None:
+        for number in range(count):
+            triple = (f"<urn:k{number % 3}>", f"<urn:p{stream}>", f'"{number}"')
+            engine.push(f"urn:s{stream}", triple, at)
+
+    seen = []
+    for phase, few in enumerate((1, 2)):
+        at = 1000 * (phase + 1)
+        push(few, 2, at)
+        push(3 - few, 30, at)
+        for _ in range(100):
+            push(0, 2, at)
+        seen.append(route(engine))
+    if routing == "fixed":
+        assert seen[0] == seen[1]
+    else:
+        assert seen == [["<urn:s1>", "<urn:s2>"], ["<urn:s2>", "<urn:s1>"]]
+    rerouted = query.explain()["joins"][0]["rerouted"]
+    assert rerouted > 0 if routing == "per-tuple" else rerouted < 10
+
+
+def test_an_unknown_routing_is_refused() -> None:
+    arguments = ["run", STAR, "--routing", "best"]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 2
+    assert "'best' is none of reviewed, fixed, per-tuple" in refused.stderr
+    assert CliRunner().invoke(app, [*arguments[:3], "per-tuple", "--explain"]).exit_code == 0

@@ -1,0 +1,233 @@
+"""C-SPARQL on the engine: registration, instants, lateness and limits."""
+
+from pathlib import Path
+
+import pytest
+
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
+from tpf_server.continuous.runtime.errors import (
+    BacklogError,
+    ElementError,
+    EngineClosedError,
+    EngineLimitError,
+    TimestampError,
+    UnknownGraphError,
+    UnknownQueryError,
+    UnsupportedContinuousQueryError,
+    WindowLimitError,
+)
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.semantics import EngineLimits
+from tpf_server.continuous.service.cli import StreamReplay, run_native
+
+P = "<http://e/p>"
+ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"
+
+
+def push(engine: Engine, at: int, value: str, stream: str = "http://e/s") -> None:
+    engine.push(stream, ("<http://e/x>", P, f'"{value}"'), at)
+
+
+def values(answers: list[PeriodicAnswer]) -> dict[int, str]:
+    return {
+        answer.at: "".join(sorted(str(row[0])[1:-1] for row in answer.rows)) for answer in answers
+    }
+
+
+def test_a_late_element_is_counted_and_seen_by_later_evaluations() -> None:
+    engine = Engine()
+    registered = engine.register_csparql(ALL)
+    for at, value in [(1, "a"), (3, "b"), (2, "l"), (5, "c")]:
+        push(engine, at, value)
+    engine.advance(8)
+    # At 2 the window was closed when 3 came; (0, 4] and (2, 6] are not closed yet.
+    assert values(list(registered)) == {2: "a", 4: "abl", 6: "bc", 8: "c"}
+    assert (engine.late, registered.late) == (1, 1)
+
+
+def test_evaluations_wait_for_late_elements() -> None:
+    engine = Engine(instants=InstantSettings(lateness=2))
+    registered = engine.register_csparql(ALL)
+    for at, value in [(1, "a"), (3, "b"), (2, "l"), (5, "c")]:
+        push(engine, at, value)
+    engine.finish()
+    assert values(list(registered)) == {2: "al", 4: "abl", 6: "bc"}
+    assert engine.late == 0
+
+
+def test_static_data_may_change() -> None:
+    engine = Engine()
+    engine.add([("<http://e/x>", P, '"s"')])
+    registered = engine.register_csparql(ALL)
+    push(engine, 1, "a")
+    # A triple that is static and in the stream is there once.
+    push(engine, 1, "s")
+    engine.advance(2)
+    engine.remove([("<http://e/x>", P, '"s"')])
+    engine.advance(4)
+    engine.advance(6)
+    engine.add([("<http://e/x>", P, '"t"')])
+    engine.advance(8)
+    assert values(list(registered)) == {2: "as", 4: "as", 6: "", 8: "t"}
+
+
+def test_idle_instants_can_be_left_out() -> None:
+    engine = Engine(EngineSettings(skip_idle=True))
+    registered = engine.register_csparql(ALL)
+    push(engine, 1, "a")
+    push(engine, 1001, "b")
+    engine.finish()
+    assert values(list(registered)) == {2: "a", 4: "a", 6: "", 1002: "b"}
+
+
+def test_queries_are_listed_and_unregistered() -> None:
+    engine = Engine()
+    made = engine.register_csparql(
+        "REGISTER STREAM made AS CONSTRUCT { ?s <http://e/q> ?o }"
+        " FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s <http://e/p> ?o }"
+    )
+    reader = engine.register_csparql(
+        "REGISTER QUERY reader AS SELECT ?o FROM STREAM <made> [RANGE 2ms TUMBLING]"
+        " { ?s <http://e/q> ?o }"
+    )
+    assert list(engine.queries) == ["made", "reader"]
+    assert made.stream == "<http://localhost/made>"
+    push(engine, 1, "a")
+    engine.advance(2)
+    engine.query("made").close()
+    push(engine, 3, "b")
+    engine.advance(4)
+    assert values(list(reader)) == {2: "a", 4: ""}
+    assert (made.state, reader.state) == ("closed", "running")
+    with pytest.raises(UnknownQueryError):
+        engine.query("made")
+    engine.close()
+    assert reader.state == "closed"
+    with pytest.raises(EngineClosedError):
+        push(engine, 5, "c")
+
+
+def test_streams_must_not_feed_themselves() -> None:
+    engine = Engine()
+    text = (
+        "REGISTER STREAM {0} AS CONSTRUCT {{ ?s ?p ?o }}"
+        " FROM STREAM <{1}> [RANGE 2ms TUMBLING] {{ ?s ?p ?o }}"
+    )
+    engine.register_csparql(text.format("one", "two"))
+    with pytest.raises(UnsupportedContinuousQueryError, match="feed itself"):
+        engine.register_csparql(text.format("two", "one"))
+    assert list(engine.queries) == ["one"]
+    engine.register_csparql(
+        "REGISTER STREAM rows AS SELECT * FROM STREAM <x> [RANGE 2ms TUMBLING] { ?s ?p ?o }"
+    )
+    with pytest.raises(UnsupportedContinuousQueryError, match="rows is a SELECT"):
+        engine.register_csparql(text.format("three", "rows"))
+
+
+@pytest.mark.parametrize(
+    ("inside", "says"),
+    [
+        ("SERVICE <urn:e> { ?s ?p ?o }", "cannot be asked from here"),
+        ("FILTER (" + "!" * 3000 + "true)", "nested too deeply"),
+        ("OPTIONAL { ?s <urn:q> ?c } " * 3000, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(inside: str, says: str) -> None:
+    engine = Engine()
+    with pytest.raises(UnsupportedContinuousQueryError, match=says):
+        engine.register_csparql(
+            f"SELECT ?s FROM STREAM <s> [RANGE 2ms TUMBLING] {{ ?s ?p ?o {inside} }}"
+        )
+    assert engine.queries == {}
+
+
+def test_limits() -> None:
+    engine = Engine(limits=EngineLimits(queries=2, window_rows=3, backlog=2))
+    small = engine.register_csparql(ALL, name="small")
+    slow = engine.register_csparql(
+        "SELECT * FROM STREAM <http://e/t> [RANGE 2ms TUMBLING] { ?s ?p ?o }"
+    )
+    with pytest.raises(EngineLimitError):
+        engine.register_csparql(ALL)
+    for value in "abcd":
+        push(engine, 1, value)
+    assert (small.state, list(engine.queries)) == ("stopped", [slow.name])
+    with pytest.raises(WindowLimitError):
+        list(small)
+    push(engine, 1, "a", "http://e/t")
+    engine.advance(6)
+    taken = iter(slow)
+    assert [next(taken).at, next(taken).at] == [2, 4]
+    with pytest.raises(BacklogError):
+        next(taken)
+    with pytest.raises(EngineLimitError):
+        engine.register_csparql(ALL, name="x") and engine.register_csparql(ALL, name="x")
+
+
+def test_bad_input() -> None:
+    engine = Engine(EngineSettings(require_graphs=True))
+    engine.declare("http://e/s", ["http://e/p"])
+    engine.register_csparql(ALL)
+    with pytest.raises(ElementError, match="does not declare"):
+        engine.push("http://e/s", ("<http://e/x>", "<http://e/q>", '"1"'), 1)
+    with pytest.raises(ElementError, match="not a triple"):
+        engine.push("http://e/s", ('"x"', P, '"1"'), 1)
+    with pytest.raises(TimestampError):
+        engine.push("http://e/s", ("<http://e/x>", P, '"1"'), "soon")  # type: ignore[arg-type]
+    with pytest.raises(UnknownGraphError):
+        engine.register_csparql("SELECT * FROM <http://e/g> FROM STREAM <http://e/s> "
+                        "[RANGE 1s TUMBLING] { ?s ?p ?o }")  # fmt: skip
+    with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
+        engine.register_csparql("SELECT * { ?s ?p ?o }")
+    with pytest.raises(EngineLimitError, match="read already, with <http://e/p>"):
+        engine.declare("http://e/s", ["http://e/q"])
+
+
+def test_describe_and_computed_every_without_streams() -> None:
+    engine = Engine()
+    engine.add([("<http://e/x>", "<http://e/name>", '"X"')])
+    described = engine.register_csparql(
+        "DESCRIBE ?s FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s <http://e/p> 'a' }"
+    )
+    clock = engine.register_csparql(
+        "REGISTER QUERY clock COMPUTED EVERY 5ms AS SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
+    )
+    engine.advance(0)
+    push(engine, 1, "a")
+    engine.advance(10)
+    assert [answer.at for answer in clock] == [0, 5, 10]
+    first, *rest = described
+    assert sorted(first.rows) == [
+        ("<http://e/x>", "<http://e/name>", '"X"'),
+        ("<http://e/x>", "<http://e/p>", '"a"'),
+    ]
+    assert not any(answer.rows for answer in rest)
+
+
+def test_terms_of_streams_are_forgotten() -> None:
+    engine = Engine()
+    registered = engine.register_csparql(
+        "SELECT ?o (CONCAT(?o, '!') AS ?c) FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms]"
+        " { ?s <http://e/p> ?o }",
+        callback=lambda answer: seen.append(len(answer.rows)),
+    )
+    seen: list[int] = []
+    for number in range(40_000):
+        engine.push("http://e/s", (f"<http://e/x{number}>", P, '"v"'), number)
+    assert max(seen) == 4
+    assert registered.evaluation.held < 10
+    assert engine.dictionary.passing < 25_000
+
+
+def test_files(tmp_path: Path) -> None:
+    stream = tmp_path / "s.tsv"
+    stream.write_text(f'1\t<http://e/x>\t{P}\t"a"\nbad\n3\t<http://e/x>\t{P}\t"b"\n')
+    output = tmp_path / "out.tsv"
+    with output.open("w") as file:
+        asks = "ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"
+        replay = StreamReplay([ALL, asks], [("http://e/s", stream)], skip_malformed=True)
+        done = run_native(replay, Engine(), file)
+    assert (done.elements, done.malformed, done.late, done.answers) == (2, 1, 0, 4)
+    assert output.read_text() == '2\t0\t"a"\n2\t1\tfalse\n4\t0\t"a"\n4\t0\t"b"\n4\t1\ttrue\n'
+    with output.open("w") as file, pytest.raises(ElementError, match="line 2"):
+        run_native(StreamReplay([ALL], [("http://e/s", stream)]), Engine(), file)

@@ -1,0 +1,139 @@
+"""Plans that rely on what streams lack: right answers with less work."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from tests.support.random_continuous_queries import (
+    STATIC,
+    CsparqlWriter,
+    in_csparql,
+    random_clauses,
+    random_elements,
+)
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
+from tpf_server.continuous.runtime.instants import builder
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.instants.periodic_query import Pace, PeriodicQuery
+
+SECOND = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
+PAIRS = (
+    f"REGISTER QUERY q AS SELECT ?a ?d {SECOND} "
+    "{ ?a <urn:at> ?b . ?b <urn:near> ?c . ?c <urn:near> ?d }"
+)
+
+
+def engine(*, learn: bool, pace: Pace | None = None) -> Engine:
+    made = Engine(instants=InstantSettings(learn=learn, pace=pace))
+    for line in STATIC.strip().splitlines():
+        terms = line.split(" ")[:-1]
+        made.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    return made
+
+
+@examples(20)
+@given(st.integers(0, 2**32).map(Random))
+def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> None:
+    clauses = random_clauses(random)
+    text = in_csparql(CsparqlWriter(random, clauses).query(random.choice([1, 2, 3])), clauses, None)
+    elements = list(random_elements(random, random.randint(1, 15)))
+    carried: dict[str, set[str]] = {}
+    for stream, _, triples in elements:
+        carried.setdefault(stream, set()).update(each[1][1:-1] for each in triples)
+    found: list[list[PeriodicAnswer]] = []
+    for way in ("unseparated", "learned", "declared"):
+        made = engine(learn=way == "learned")
+        for stream, predicates in carried.items() if way == "declared" else ():
+            made.declare(stream, predicates)
+        answers: list[PeriodicAnswer] = []
+        made.register_csparql(text, answers.append)
+        at = 0
+        for stream, pause, triples in elements:
+            at += pause
+            made.push(stream, triples, at)
+        made.finish()
+        found.append([replace(each, rows=tuple(sorted(each.rows, key=str))) for each in answers])
+    assert found[0] == found[1] == found[2]
+
+
+def near(*pairs: str) -> list[tuple[str, str, str]]:
+    return [(f"<urn:{one}>", "<urn:near>", f"<urn:{other}>") for one, other in map(list, pairs)]
+
+
+def parts(query: PeriodicQuery) -> str:
+    return "\n".join(query.explain()["operators"])
+
+
+def test_what_comes_against_expectation_is_seen_at_once() -> None:
+    """The window keeps its content."""
+    made = Engine()
+    made.add(near("xy", "yz"))
+    query = made.register_csparql(PAIRS)
+    assert "streaming" not in parts(query)
+    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 100)
+    assert "graph pattern (static)" in parts(query)
+    assert query.explain()["plans"] == 2
+    made.push("urn:s", ("<urn:b>", "<urn:other>", "<urn:x>"), 150)
+    made.push("urn:s", near("yw")[0], 1200)
+    made.push("urn:s", ("<urn:b>", "<urn:at>", "<urn:x>"), 1300)
+    assert query.explain()["plans"] == 3
+    assert "graph pattern (static)" not in parts(query)
+    made.finish()
+    first, second = query
+    assert sorted(first.rows) == [("<urn:a>", "<urn:z>")]
+    assert sorted(second.rows) == [("<urn:b>", "<urn:w>"), ("<urn:b>", "<urn:z>")]
+    # Who comes later knows it already.
+    later = made.register_csparql(PAIRS.replace("QUERY q", "QUERY later"))
+    assert "graph pattern (static)" not in parts(later)
+    assert later.explain()["plans"] == 1
+
+
+def test_a_window_keeps_what_it_held_when_a_plan_is_made_anew() -> None:
+    made = Engine()
+    made.add(near("xy", "yz"))
+    wide = PAIRS.replace("RANGE 1s", "RANGE 9s")
+    query = made.register_csparql(wide)
+    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 100)
+    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 1100)
+    made.push("urn:s", near("yw")[0], 1200)
+    made.finish()
+    first, second = query
+    assert sorted(first.rows) == [("<urn:a>", "<urn:z>")]
+    assert sorted(second.rows) == [("<urn:a>", "<urn:w>"), ("<urn:a>", "<urn:z>")]
+
+
+def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then static triples are looked up for what streams."""
+    monkeypatch.setattr(builder, "_STATIC_LEAST", 100)
+    made = Engine()
+    made.add([(f"<urn:p{n}>", "<urn:in>", "<urn:city>") for n in range(200)])
+    query = made.register_csparql(
+        f"REGISTER QUERY q AS SELECT ?b {SECOND} "
+        "{ ?a <urn:at> ?x . ?a <urn:in> ?c . ?b <urn:in> ?c }"
+    )
+    made.push("urn:s", ("<urn:p7>", "<urn:at>", "<urn:x>"), 100)
+    made.finish()
+    (answer,) = query
+    assert len(answer.rows) == 200
+    assert "graph pattern (streaming, mixed)" in parts(query)
+    query.close()
+    assert len(made.instants._tables) == len(made.dictionary) == 0
+
+
+def test_a_variable_graph_ranges_over_graphs_that_come_later() -> None:
+    made = Engine()
+    text = f"REGISTER QUERY q AS SELECT ?g {SECOND} {{ ?a <urn:at> ?b GRAPH ?g {{ ?b ?p ?c }} }}"
+    query = made.register_csparql(text)
+    for at, graph in ((100, "urn:one"), (1100, "urn:two")):
+        made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), at)
+        made.add([("<urn:x>", "<urn:p>", '"1"')], graph)
+    made.finish()
+    assert [sorted(each.rows) for each in query] == [
+        [("<urn:one>",), ("<urn:two>",)][:number] for number in (1, 2)
+    ]

@@ -1,0 +1,220 @@
+"""Each rewriting rule changes the plan and no answer."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from annotations.terms import Term
+from tests.support.csparql_reference import solutions
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
+from tpf_server.continuous.languages.csparql.parser import parse
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.instants.drawing import denotational_graph, drawn
+from tpf_server.continuous.runtime.instants.operator_graph import (
+    Knowledge,
+    OperatorGraph,
+    operator_graph,
+)
+from tpf_server.continuous.runtime.instants.rules import (
+    RULES,
+    RULES_ON_SPARK,
+    Rule,
+    collapse_groups,
+    distribute_partially,
+    distribute_totally,
+    merge_joined_patterns,
+    optimised,
+    push_filters,
+    push_projections,
+)
+
+MARKET, OTHER = "http://e/market", "http://e/other"
+BROKERS = """
+PREFIX b: <http://e/b#> PREFIX x: <http://e/x#>
+SELECT DISTINCT ?broker ?total
+FROM STREAM <http://e/market> [RANGE 10ms TUMBLING]
+WHERE { ?broker b:is_from ?country . ?broker x:does ?tx . ?tx x:with ?amount .
+        FILTER (?country = 'CH' && ?amount >= 10) }
+AGGREGATE { (?total, SUM(?amount), ?broker) }
+"""
+SELLERS = """
+PREFIX x: <http://e/x#>
+SELECT %s
+FROM STREAM <http://e/market> [RANGE 10ms TUMBLING]
+FROM STREAM <http://e/other> [RANGE 10ms TUMBLING]
+WHERE { GRAPH ?market { ?tx x:by ?broker . ?tx x:with ?amount } }
+AGGREGATE { (?total, %s, {%s}) }
+"""
+BY_MARKET = SELLERS % ("?broker ?market ?total", "SUM(?amount)", "?broker, ?market")
+OVER_MARKETS = SELLERS % ("DISTINCT ?broker ?total", "AVG(?amount)", "?broker")
+DISTINCT_AMOUNTS = SELLERS % ("DISTINCT ?broker ?total", "COUNT(DISTINCT ?amount)", "?broker")
+
+X, B = "http://e/x#", "http://e/b#"
+INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+STATIC = [
+    (f"<{B}{name}>", f"<{B}is_from>", f'"{country}"')
+    for name, country in [("anna", "CH"), ("bert", "CH"), ("carl", "IT")]
+]
+
+
+def elements() -> Sequence[tuple[str, int, tuple[str, str, str]]]:
+    result = []
+    brokers = ["anna", "bert", "carl", "anna", "bert", "anna"]
+    for number, (broker, amount) in enumerate(zip(brokers, [9, 10, 11, 12, 12, 12], strict=True)):
+        stream = OTHER if number % 3 == 2 else MARKET
+        transaction, who = f"<{X}{number}>", f"<{B}{broker}>"
+        triples = [
+            (who, f"<{X}does>", transaction),
+            (transaction, f"<{X}by>", who),
+            (transaction, f"<{X}with>", f'"{amount}"{INTEGER}'),
+        ]
+        result += [(stream, 2 * number, triple) for triple in triples]
+    return result
+
+
+def initial(text: str) -> OperatorGraph:
+    declared = frozenset(Term(f"<{X}{name}>") for name in ("does", "with", "by"))
+    predicates = {Term(f"<{MARKET}>"): declared, Term(f"<{OTHER}>"): declared}
+    static = {predicate for _, predicate, _ in STATIC}
+    return operator_graph(
+        parse(text), (), Knowledge(predicates, lambda pattern, _: pattern.predicate in static)
+    )
+
+
+def unchanged(rule: Rule, graph: OperatorGraph) -> bool:
+    return rule(graph).pattern == graph.pattern
+
+
+def answers(text: str, rules: tuple[Rule, ...]) -> list[PeriodicAnswer]:
+    engine = Engine(instants=InstantSettings(rules=rules))
+    engine.add(STATIC)
+    registered = engine.register_csparql(text)
+    for stream, at, triple in elements():
+        engine.push(stream, triple, at)
+    engine.finish()
+    return list(registered)
+
+
+@pytest.mark.parametrize("text", [BROKERS, BY_MARKET, OVER_MARKETS, DISTINCT_AMOUNTS])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_changes_no_answer(text: str, rule: Rule) -> None:
+    plain, rewritten = answers(text, ()), answers(text, (rule,))
+    assert [answer.at for answer in plain] == [0, 10]
+    assert any(answer.rows for answer in plain)
+    for one, other in zip(plain, rewritten, strict=True):
+        assert solutions(one.variables, one.rows) == solutions(other.variables, other.rows)
+
+
+def test_merging_puts_together_what_has_the_same_source() -> None:
+    graph = initial(BROKERS)
+    before = """\
+SELECT result ?broker ?total
+  distinct
+    project ?broker ?total
+      aggregation ?total = SUM(?amount) by ?broker
+        filter ((?country = "CH") && (?amount >= "10"^^<http://www.w3.org/2001/XMLSchema#integer>))
+          join
+            join
+              graph pattern (static) { ?broker <http://e/b#is_from> ?country }
+                graph of the repository
+              graph pattern (streaming) { ?broker <http://e/x#does> ?tx }
+                window RANGE 10ms TUMBLING
+                  stream <http://e/market>
+            graph pattern (streaming) { ?tx <http://e/x#with> ?amount }
+              window RANGE 10ms TUMBLING
+                stream <http://e/market>
+"""
+    assert drawn(graph).as_text() == before
+    stream_patterns = "?broker <http://e/x#does> ?tx . ?tx <http://e/x#with> ?amount"
+    joined = f"""\
+          join
+            graph pattern (static) {{ ?broker <http://e/b#is_from> ?country }}
+              graph of the repository
+            graph pattern (streaming) {{ {stream_patterns} }}
+              window RANGE 10ms TUMBLING
+                stream <http://e/market>
+"""
+    start = before.index("          join")
+    assert drawn(merge_joined_patterns(graph)).as_text() == before[:start] + joined
+
+
+def test_filters_go_to_static_and_streaming_data() -> None:
+    after = drawn(push_filters(merge_joined_patterns(initial(BROKERS)))).as_text()
+    assert after.index("join") < after.index('filter (?country = "CH")')
+    lines = after.splitlines()
+    for condition, pattern in [('(?country = "CH")', "static"), ("(?amount >= ", "streaming")]:
+        (place,) = [n for n, line in enumerate(lines) if condition in line]
+        assert lines[place + 1].strip().startswith(f"graph pattern ({pattern})")
+
+
+def test_filters_on_aggregates_stay_above_them() -> None:
+    text = BROKERS.replace("?broker) }", "?broker) FILTER(?total > 1 && ?amount > 11) }")
+    after = drawn(push_filters(initial(text))).as_text()
+    # The amount is no grouping variable: below, other transactions would be summed.
+    assert after.index("(?amount > ") < after.index("aggregation")
+    by_key = BROKERS.replace("?broker) }", "?broker) FILTER(ISIRI(?broker)) }")
+    after = drawn(push_filters(initial(by_key))).as_text()
+    assert after.index("aggregation") < after.index("filter ISIRI(?broker)")
+
+
+def test_projections_drop_what_nobody_needs() -> None:
+    graph = push_projections(merge_joined_patterns(initial(BROKERS)))
+    text = drawn(graph).as_text()
+    assert "project ?broker ?amount\n" in text
+    assert text.index("join") < text.index("project ?broker ?amount")
+
+
+def test_aggregates_of_disjoint_streams_are_distributed() -> None:
+    graph = initial(BY_MARKET)
+    assert drawn(graph).as_text().index("aggregation") < drawn(graph).as_text().index("union")
+    after = drawn(distribute_totally(graph)).as_text()
+    assert after.count("aggregation ?total = SUM(?amount) by ?broker ?market") == 2
+    assert after.index("union") < after.index("aggregation")
+    # Over all markets no stream has whole groups.
+    assert unchanged(distribute_totally, initial(OVER_MARKETS))
+
+
+def test_on_spark_there_is_one_aggregation_of_all_streams() -> None:
+    graph = initial(BY_MARKET)
+    assert drawn(optimised(graph, RULES)).as_text().count("aggregation") == 2
+    assert drawn(optimised(graph, RULES_ON_SPARK)).as_text().count("aggregation") == 1
+
+
+def test_aggregates_over_streams_are_combined_from_parts() -> None:
+    graph = distribute_partially(collapse_groups(initial(OVER_MARKETS)))
+    text = drawn(graph).as_text()
+    assert text.count("group by ?broker: ") == 3
+    assert text.index("group by") < text.index("union") < text.rindex("group by")
+    assert "extend ?total = (?.gtotal·sum / ?.gtotal·count)" in text
+    # Distinct amounts of parts do not add up.
+    collapsed = collapse_groups(initial(DISTINCT_AMOUNTS))
+    assert unchanged(distribute_partially, collapsed)
+
+
+def test_groups_collapse_only_under_distinct() -> None:
+    assert "group by ?broker" in drawn(collapse_groups(initial(BROKERS))).as_text()
+    every = BROKERS.replace("DISTINCT ", "")
+    assert unchanged(collapse_groups, initial(every))
+    member = BROKERS.replace("?broker ?total", "?broker ?tx ?total")
+    assert unchanged(collapse_groups, initial(member))
+
+
+def test_drawings() -> None:
+    graph = initial(BROKERS)
+    mermaid = drawn(graph).as_mermaid()
+    assert mermaid.startswith("flowchart BT\n")
+    # Two patterns read the window, which stands there once.
+    assert mermaid.count("stream &lt;http://e/market&gt;") == 1
+    denotation = denotational_graph(graph)
+    assert {part: len(patterns) for part, patterns in denotation.parts.items()} == {
+        "static": 1,
+        "streaming": 2,
+    }
+    assert denotation.crossing == ("?broker",)
+    assert denotation.notes["?country"] == ['(?country = "CH")']
+    assert denotation.aggregates[0].group == ("?broker",)
+    text = denotation.as_text()
+    assert text.startswith("static:\n  ?broker <http://e/b#is_from> ?country\n")
+    drawing = denotation.as_mermaid()
+    assert 'subgraph s0["repository"]' in drawing
+    assert 'subgraph s1["stream &lt;http://e/market&gt;"]' in drawing

@@ -1,0 +1,421 @@
+"""Queries that share windows answer as if alone, at the cost of those concerned."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.counted_calls import counted_calls
+from tests.support.csparql_reference import Clause, solutions
+from tests.support.examples import examples
+from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
+from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
+from tpf_server.continuous.continuous_engine import Engine, InstantSettings
+from tpf_server.continuous.runtime.errors import CallbackError, ContinuousSyntaxError
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError as Unsupported
+from tpf_server.continuous.runtime.forgetting import reached
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+
+comings = st.lists(
+    st.tuples(
+        queries,
+        st.integers(0, 1),
+        st.integers(0, 7),
+        st.integers(0, 12),
+        st.sampled_from([None, None, 1, 2, 3]),
+    ),
+    min_size=2,
+    max_size=5,
+)
+"""Queries: which windows they take, before which element they come and go, when they raise."""
+
+COMPARING = (
+    "SELECT * {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }}",
+    "SELECT ?u {} WHERE {{ ?u :p ?v . ?v ?w ?x FILTER([term] [op] ?u && ?v != ?x) }}",
+    "SELECT DISTINCT ?v {} WHERE {{ ?u ?w ?v OPTIONAL {{ ?v :p ?x }}"
+    " FILTER(?v [op] [term] && ?u != [term]) }}",
+    "ASK {} WHERE {{ ?u :p ?v . ?u ?q ?w FILTER(?v [op] [term]) }}",
+    "SELECT ?u (COUNT(?v) AS ?n) {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }} GROUP BY ?u",
+    "SELECT ?u {} WHERE {{ ?u ?p ?v }} GROUP BY ?u HAVING (COUNT(?v) [op] [number])",
+    "SELECT (MAX(?u) AS ?n) {} WHERE {{ ?u ?p ?v FILTER(?v != [term]) }}"
+    " HAVING (COUNT(?v) [op] [number])",
+    "CONSTRUCT {{ ?u :by ?v }} {} WHERE {{ ?u :p ?v FILTER EXISTS {{ ?v ?w ?x }}"
+    " FILTER(?v [op] [term]) }}",
+    "SELECT * {} WHERE {{ ?u :p ?v }} AGGREGATE {{ (?n, COUNT, {{?u}}) FILTER(?n [op] [number]) }}",
+    "SELECT ?u ?n {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }}"
+    " AGGREGATE {{ (?n, COUNT, {{?v}}) }}",
+    "SELECT ?u ?v {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }} ORDER BY ?u ?v LIMIT 1",
+    "SELECT ?u {} WHERE {{ ?u :p ?v FILTER(timestamp(?v) [op] [number]) }}",
+)
+
+
+@st.composite
+def constants_differ(draw: st.DrawFn) -> list[tuple[tuple[str, str], int, int, int, int | None]]:
+    """Queries that differ in constants alone, most of them."""
+    operator = draw(st.sampled_from(["=", "<", "<=", ">", ">="]))
+    texts = [draw(st.sampled_from(COMPARING))] * 3 + [draw(st.sampled_from(COMPARING))]
+    found = []
+    for _, pair, begin, end, raises in draw(comings):
+        query = draw(st.sampled_from(texts)).replace("[op]", operator)
+        while "[term]" in query:
+            query = query.replace("[term]", draw(st.sampled_from(SUBJECTS + LITERALS)), 1)
+        query = query.replace("[number]", str(draw(st.integers(0, 3))))
+        found.append(((query, query), pair, begin, end, raises))
+    return found
+
+
+alike = constants_differ()
+changing = st.lists(st.tuples(st.integers(0, 10), st.booleans(), triples), max_size=3)
+
+Triple = tuple[str, str, str]
+Change = tuple[bool, Triple]
+
+
+class Beside:
+    """A query in an engine with others, and the same query alone."""
+
+    def __init__(
+        self, shared: Engine, text: str, static: str, changes: list[Change], raises: Any
+    ) -> None:
+        self.raises = raises
+        self.found: list[PeriodicAnswer] = []
+        self.expected: list[PeriodicAnswer] = []
+        self.alone = Engine()
+        load(self.alone, static)
+        for change in changes:
+            apply(self.alone, change)
+        self.alone.register_csparql(text, self.expected.append)
+        self.registered = shared.register_csparql(text, self._take)
+
+    def _take(self, answer: PeriodicAnswer) -> None:
+        self.found.append(answer)
+        if len(self.found) == self.raises:
+            raise KeyError(answer.at)
+
+    def check(self) -> None:
+        expected = self.expected[: self.raises]
+        assert [each.at for each in self.found] == [each.at for each in expected]
+        for one, other in zip(self.found, expected, strict=True):
+            assert solutions(one.variables, one.rows) == solutions(other.variables, other.rows)
+        assert isinstance(self.registered.error, CallbackError) == (
+            len(self.expected) >= (self.raises or 1_000)
+        )
+
+
+def apply(engine: Engine, change: Change) -> None:
+    adds, triple = change
+    (engine.add if adds else engine.remove)([triple])
+
+
+def load(engine: Engine, static: str) -> None:
+    for line in static.splitlines():
+        *terms, _ = line.split()
+        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+
+
+_Coming = list[tuple[tuple[str, str], int, int, int, int | None]]
+_Timeline = list[tuple[str, int, Triple]]
+
+
+@examples(35)
+@given(comings, st.tuples(logical, logical), statics, timelines, changing)
+def test_queries_that_come_and_go_answer_as_each_alone(
+    coming: _Coming,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: _Timeline,
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
+    check(coming, windows, static, timeline, changes)
+
+
+@examples(35)
+@given(alike, st.tuples(logical, logical), statics, timelines, changing)
+def test_queries_that_differ_in_constants_answer_as_each_alone(
+    coming: _Coming,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: _Timeline,
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
+    check(coming, windows, static, timeline, changes)
+
+
+def check(
+    coming: _Coming,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: _Timeline,
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
+    """Compare queries in one engine with each in its own."""
+    engine = Engine()
+    load(engine, static)
+    changed: list[Change] = []
+    running: dict[int, Beside] = {}
+    everybody: list[Beside] = []
+    at = 0
+    for number, (stream, later, triple) in enumerate(timeline):
+        for when, added, changing in changes:
+            if when == number:
+                changed.append((added, changing))
+                for each in (engine, *(beside.alone for beside in running.values())):
+                    apply(each, changed[-1])
+        for which, ((text, _), pair, begin, end, raises) in enumerate(coming):
+            if begin == number:
+                sources = [
+                    Clause(name, *windows[pair]) for name in (STREAMS if pair else STREAMS[:1])
+                ]
+                query = PREFIX + text.format(" ".join(map(str, sources)))
+                try:
+                    beside = Beside(engine, query, static, changed, raises)
+                except (ContinuousSyntaxError, Unsupported):
+                    continue
+                running[which] = beside
+                everybody.append(beside)
+            if end == number and which in running:
+                running.pop(which).registered.close()
+        at += later
+        engine.push(stream, triple, at)
+        for beside in running.values():
+            beside.alone.push(stream, triple, at)
+    engine.advance(at + 4)
+    for beside in running.values():
+        beside.alone.advance(at + 4)
+    for beside in everybody:
+        beside.check()
+        beside.registered.close()
+    assert len(engine.instants._readers.windows) == 0
+
+
+def _calls(engine: Engine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
+    """Count the functions that an arrival calls, including builtins."""
+    triple = ("<urn:a>", f"<urn:{predicate}>", f"<urn:{at}>")
+    return counted_calls(lambda: engine.push(stream, triple, at))
+
+
+def _ignore(_answer: PeriodicAnswer) -> None:
+    pass
+
+
+def _registered(text: Callable[[int], str], count: int) -> Engine:
+    engine = Engine()
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
+    for number in range(count):
+        engine.register_csparql(text(number), _ignore)
+    return engine
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM STREAM <urn:s> [RANGE 1h STEP 1m] { ?a <urn:p> ?b FILTER(?b != <urn:%s>) }",
+        "SELECT * FROM STREAM <urn:s%s> [RANGE 1h STEP 1m] { ?a <urn:p> ?b }",
+        "SELECT * FROM STREAM <urn:s> [RANGE 1h STEP 1m] { ?a <urn:p%s> ?b }",
+    ],
+    ids=["the same window", "other streams", "other predicates"],
+)
+def test_a_push_at_which_nothing_is_due_costs_the_same_for_any_number(text: str) -> None:
+    found = []
+    # The first time what terms are is found out, and remembered.
+    for count in (5, 5, 200):
+        engine = _registered(lambda n: text.replace("%s", str(n)), count)
+        stream = "urn:s1" if "<urn:s%s>" in text else "urn:s"
+        predicate = "p1" if "<urn:p%s>" in text else "p"
+        _calls(engine, 60_001, stream, predicate)
+        found.append([_calls(engine, 60_010 + at, stream, predicate) for at in range(5)])
+    assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> None:
+    engine = Engine()
+    answers: list[list[PeriodicAnswer]] = [[] for _ in range(30)]
+    text = (
+        "SELECT ?b FROM STREAM <urn:s> [RANGE 1m STEP 1s] { ?a <urn:p> ?b FILTER(?b != <urn:x%s>) }"
+    )
+    for number, found in enumerate(answers):
+        engine.register_csparql(text % number, found.append)
+        if between:
+            engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
+    assert len(engine.instants._readers.windows) == 1
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:30>"), 1)
+    engine.advance(1_000)
+    seen = [sorted(str(row[0]) for row in found[0].rows) for found in answers]
+    first = [number if between else 30 for number in range(30)]
+    assert seen == [sorted(f"<urn:{n}>" for n in range(begin, 31)) for begin in first]
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_equal_queries_are_evaluated_once(between: bool) -> None:
+    """At the latest when the windows hold nothing that some must not see."""
+    engine = Engine()
+    text = (
+        "REGISTER QUERY q%s EVERY AS SELECT ?b (COUNT(*) AS ?n)"
+        " FROM STREAM <urn:s> [RANGE 10s STEP 1s] { ?a <urn:p> ?b } GROUP BY ?b"
+    )
+    queries = []
+    for number in range(20):
+        every = "COMPUTED EVERY 2s" if number % 2 else ""
+        queries.append(engine.register_csparql(text.replace("EVERY", every) % number))
+        if between:
+            engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
+    for second in range(1, 16):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), second * 1_000)
+    evaluations = {each.evaluation for each in queries}
+    assert len(evaluations) == 1
+    (evaluation,) = evaluations
+    before = evaluation.recomputed
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 17_000)
+    assert evaluation.recomputed == before + 1
+    answers = [list(each) for each in queries]
+    assert {each[-1].rows for each in answers} == {answers[0][-1].rows}
+    # Who came later saw less at first.
+    sizes = [len(each[0].rows) for each in answers[::2]]
+    assert sizes == ([*range(21, 1, -2)] if between else [1] * 10)
+    for each in queries[1:]:
+        each.close()
+    assert len(engine.instants._readers.windows) == 1
+    queries[0].close()
+    assert len(engine.instants._readers.windows) == len(engine.instants._evaluations) == 0
+
+
+def test_a_window_does_not_go_where_other_streams_have_not_come() -> None:
+    """A query over two streams waits for the second; another one over the first does not."""
+    found: list[list[PeriodicAnswer]] = [[], []]
+    for beside, answers in enumerate(found):
+        engine = Engine(instants=InstantSettings(patience=100_000))
+        first, second = (f"FROM STREAM <urn:{name}> [RANGE 3s STEP 1s]" for name in "st")
+        if beside:
+            engine.register_csparql(f"SELECT ?a {first} {{ ?a <urn:p> ?b }}", _ignore)
+        engine.register_csparql(f"SELECT ?b {first} {second} {{ ?a <urn:p> ?b }}", answers.append)
+        for stream in "st":
+            for at in range(1, 9):
+                triple = ("<urn:a>", "<urn:p>", f"<urn:{stream}{at}>")
+                engine.push(f"urn:{stream}", triple, at * 1_000)
+    alone, shared = found
+    assert [len(each.rows) for each in alone] == [2, 4, 6, 6, 6, 6, 6]
+    assert [(e.at, sorted(e.rows)) for e in shared] == [(e.at, sorted(e.rows)) for e in alone]
+
+
+def test_static_triples_are_kept_once_for_all_queries() -> None:
+    """A query keeps those with partners."""
+    held = []
+    for count in (1, 20):
+        engine = Engine()
+        engine.add([(f"<urn:b{n}>", "<urn:near>", f"<urn:c{n}>") for n in range(500)])
+        queries = [
+            engine.register_csparql(
+                "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m]"
+                f" {{ ?a <urn:p> ?b . ?b <urn:near> ?c FILTER(?c != <urn:c{number}>) }}"
+            )
+            for number in range(count)
+        ]
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b7>"), 1)
+        engine.advance(60_000)
+        assert [len(each.rows) for query in queries for each in query] == [
+            int(number != 7) for number in range(count)
+        ]
+        held.append(reached([engine], [])[1])
+        for each in queries:
+            each.close()
+        assert len(engine.instants._tables) == len(engine.dictionary) == 0
+    assert held[1] - held[0] < 20 * 500
+
+
+def test_queries_that_are_due_together_cost_as_many_calls_each() -> None:
+    """Finding the next is logarithmic."""
+    found = []
+    for count in (50, 400):
+        engine = Engine()
+        for number in range(count):
+            text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"
+            engine.register_csparql(text.replace("%s", str(number)), _ignore)
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
+        _calls(engine, 60_001)
+        found.append(_calls(engine, 120_001) / count)
+    assert found[1] == pytest.approx(found[0], rel=0.15)
+
+
+def test_what_comes_into_a_window_concerns_those_whose_constants_it_has() -> None:
+    found = []
+    for count in (20, 220):
+        answers: list[list[PeriodicAnswer]] = [[] for _ in range(count)]
+        engine = Engine()
+        for number, own in enumerate(answers):
+            text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"
+            engine.register_csparql(text % number, own.append)
+        for at in range(1, 101):
+            engine.push("urn:s", (f"<urn:a{at}>", "<urn:p>", "<urn:7>"), at)
+        found.append(_calls(engine, 60_001))
+        assert [len(own[0].rows) for own in answers] == [100 * (n == 7) for n in range(count)]
+    few, many = found
+    assert (many - few) / 200 < 150
+
+
+def test_closed_queries_leave_nothing_behind() -> None:
+    engine = Engine()
+    kinds = [
+        "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> ?b }",
+        "REGISTER STREAM made COMPUTED EVERY 1s AS CONSTRUCT { ?a <urn:q> ?b }"
+        " FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> ?b }",
+        "SELECT * FROM STREAM <urn:s> [RANGE TRIPLES 2] { ?a <urn:p> ?b }",
+    ]
+    for at in range(1, 4):
+        queries = [engine.register_csparql(text, _ignore) for text in kinds]
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), at * 60_000)
+        for query in queries:
+            query.close()
+    assert (
+        len(engine.queries),
+        len(engine.instants._readers.windows),
+        len(engine.instants._timetable),
+    ) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?s ?v FROM STREAM <urn:s> [RANGE 5s STEP 1s] WHERE {"
+        " ?s <urn:p> ?v . ?s <urn:q> ?w FILTER(?v >= %d) }",
+        "SELECT ?s FROM STREAM <urn:s> [RANGE 5s STEP 1s] WHERE {"
+        " ?s <urn:p> ?v . ?s <urn:q> ?w } GROUP BY ?s HAVING (MAX(?v) >= %d)",
+    ],
+)
+def test_queries_that_differ_in_a_constant_are_evaluated_once(text: str, *, between: bool) -> None:
+    count = 200
+    engine = Engine()
+    queries = []
+    for number in range(count):
+        queries.append(engine.register_csparql(text % number))
+        if between and number % 50 == 0:
+            engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:y>"), 1)
+    for second in range(1, 8):
+        for predicate in "pq":
+            triple = "<urn:a>", f"<urn:{predicate}>", _integer(second)
+            engine.push("urn:s", triple, second * 1_000)
+    (evaluation,) = {each.evaluation for each in queries}
+    told = "\n".join(queries[7].explain()["operators"])
+    assert f"shared by queries with other constants: {count}" in told
+    assert f">= {_integer(7)}" in told
+    before, asked = evaluation.recomputed, evaluation.evaluations
+    for predicate in "pq":
+        engine.push("urn:s", ("<urn:b>", f"<urn:{predicate}>", _integer(99)), 8_000)
+    engine.advance(8_000)
+    assert evaluation.evaluations == asked + 2 * count
+    assert evaluation.recomputed <= before + 2
+    for number, each in enumerate(queries):
+        *_, answer = each
+        expected = {"<urn:b>"} if number <= 99 else set()
+        assert {row[0] for row in answer.rows} == expected | ({"<urn:a>"} if number < 8 else set())
+    for each in queries:
+        each.close()
+    assert not evaluation.questions
+    assert len(engine.instants._readers.windows) == len(engine.instants._evaluations) == 0
+
+
+def _integer(number: int) -> str:
+    return f'"{number}"^^<http://www.w3.org/2001/XMLSchema#integer>'

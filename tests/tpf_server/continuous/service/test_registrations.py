@@ -1,0 +1,249 @@
+"""What was registered is there again, or somebody hears that it is not."""
+
+import json
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from annotations.clock import ManualClock
+from annotations.terms import Term
+from tpf_server.continuous.continuous_engine import Engine, EngineLimits
+from tpf_server.continuous.runtime.elements.elements import Element
+from tpf_server.continuous.runtime.errors import (
+    ContinuousError,
+    RegistrationsError,
+    UnknownEventError,
+    UnknownQueryError,
+)
+from tpf_server.continuous.service.continuous_service import ContinuousService
+from tpf_server.continuous.service.hosting import as_lines
+from tpf_server.continuous.service.result_log import Registration, Registrations
+
+SELECT = "SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+CONSTRUCT = "CONSTRUCT { ?b <urn:q> ?a } { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+PERIODIC = """REGISTER QUERY <http://example.org/queries#counts> COMPUTED EVERY 1s AS
+SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 1s STEP 1s] { ?a <urn:p> ?b }"""
+
+
+def service(
+    path: Path, registrations: Registrations | None = None, **limits: int
+) -> ContinuousService:
+    engine = Engine(limits=EngineLimits(**limits))
+    return ContinuousService(
+        engine,
+        ManualClock(datetime(2020, 1, 1, tzinfo=UTC)),
+        registrations=registrations or Registrations(path),
+    )
+
+
+def listed(found: ContinuousService) -> object:
+    streams = [each["stream"] for each in found.streams()]
+    return streams, [(each.id, each.semantics, sorted(each.streams)) for each in found.queries()]
+
+
+def test_everything_is_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "kept.json"
+    first = service(path)
+    assert listed(first) == ([], [])
+    first.register(SELECT)
+    first.register(SELECT, name="paper", semantics="paper")
+    first.register(CONSTRUCT, into="t")
+    first.register(PERIODIC)
+    first.register(SELECT, name="gone")
+    first.create_stream("quiet")
+    first.create_stream("lost")
+    first.create_stream("quiet", ["urn:p", "urn:q"])
+    first.push("pushed", [])
+    first.delete("gone")
+    first.delete_stream("lost")
+    second = service(path)
+    assert listed(second) == listed(first)
+    streams = {each["stream"].rsplit("/")[-1] for each in second.streams()}
+    assert streams == {"s", "t", "quiet", "pushed"}
+    assert second.stream("quiet")["predicates"] == ["urn:p", "urn:q"]
+    # Numbers go on, and what is registered later is kept too.
+    assert second.register(SELECT).id == "3"
+    assert listed(service(path)) == listed(second)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"format": "other", "streams": [], "queries": []}',
+     '{"format": "tpf-server registrations 1", "streams": [], "queries": [{"color": 1}]}'],
+)  # fmt: skip
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text(text)
+    with pytest.raises(RegistrationsError, match=r"kept\.json"):
+        service(path)
+    assert path.read_text() == text
+
+
+def test_a_query_that_is_refused_now_has_failed_and_the_others_run(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    kept = [
+        Registration(SELECT.replace("SELECT ?a", "SELECT ?a (NOW() AS ?now)"), "at"),
+        Registration(PERIODIC.replace("COUNT(*)", "COUNTING(")),
+        Registration("{", "1"),
+        Registration("{"),
+        Registration(SELECT, "2"),
+        Registration(SELECT, "three"),
+    ]
+    Registrations(path).save({}, kept)
+    again = service(path, queries=1)
+    states = {each.id: (each.language, each.running.state) for each in again.queries()}
+    assert states == {
+        "at": ("CQELS-QL", "stopped"),
+        "counts": ("C-SPARQL", "stopped"),
+        "1": ("CQELS-QL", "stopped"),
+        "3": ("CQELS-QL", "stopped"),
+        "2": ("CQELS-QL", "running"),
+        "three": ("CQELS-QL", "stopped"),
+    }
+    assert "NOW() cannot be said in CQELS-QL" in again.explain("at")["error"]
+    assert "there are 1 queries" in again.explain("three")["error"]
+    assert again.explain("counts")["text"] == kept[1].text
+    assert list(again.refused) == ["at", "counts", "1", "3", "three"]
+    with pytest.raises(ContinuousError, match=r"NOW\(\)"):
+        again.query("at").log.read(again.query("at").log.last, 0)
+    # It is kept until somebody deletes it, and another may have its name then.
+    again.create_stream("quiet")
+    assert len(Registrations(path).load()[1]) == 6
+    for name in ("at", "counts", "1", "3"):
+        again.delete(name)
+    again.delete("2")
+    assert again.register(SELECT, name="at").running.state == "running"
+    assert [each.name for each in Registrations(path).load()[1]] == ["three", "at"]
+
+
+def test_readers_and_publishers_go_on_where_the_last_server_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    triple = (Term("<urn:a>"), Term("<urn:p>"), Term("<urn:b>"))
+    element = Element(1_577_836_800_000, (triple,), 1)
+
+    def read(found: ContinuousService, after: int) -> list[dict[str, Any]]:
+        text = "".join(as_lines(found.query("q"), after, follow=False))
+        return [json.loads(line) for line in text.splitlines()]
+
+    first = service(path)
+    first.register(SELECT, name="q")
+    for batch in ("1", "2"):
+        assert first.push("s", [element], batch=batch).accepted == 1
+    first.close()
+    first.close()
+    second = service(path)
+    begin = second.query("q").log.oldest - 1
+    one, two = read(second, begin)
+    assert one["added"] == two["added"] == [{"a": "<urn:a>"}]
+    assert second.push("s", [element], batch="2").repeated
+    assert second.push("s", [element], batch="3").accepted == 1
+    (three,) = read(second, two["id"])
+    assert three["id"] == two["id"] + 1
+    # After one that could not keep them nobody goes on with what is old.
+    third = service(path)
+    assert read(third, third.query("q").log.oldest - 1) == []
+    with pytest.raises(UnknownEventError):
+        third.query("q").log.check(three["id"])
+    third.close()
+    kept = tmp_path / "kept-results.json"
+    kept.write_text("{}")
+    with pytest.raises(RegistrationsError, match=r"kept-results\.json"):
+        service(path)
+    assert service(path).query("q").running.state == "running"
+
+
+def test_a_server_stops_although_results_cannot_be_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = service(tmp_path / "kept.json")
+    found.register(SELECT)
+    (tmp_path / f".kept-results.json.{os.getpid()}").mkdir()
+    found.close()
+    assert "results are not kept: " in caplog.text
+
+
+def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    found = service(path)
+    found.register(SELECT, name="kept")
+    # A folder stands where the next version is to be written.
+    (tmp_path / f".kept.json.{os.getpid()}").mkdir()
+    with pytest.raises(RegistrationsError):
+        found.register(SELECT, name="lost")
+    with pytest.raises(UnknownQueryError):
+        found.query("lost")
+    assert found.query("kept").running.state == "running"
+    _, queries = Registrations(path).load()
+    assert queries == [Registration(SELECT, "kept")]
+
+
+def test_a_worker_that_outlives_its_server_writes_nothing_of_the_next_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kept.json"
+    orphan = service(path)
+    orphan.register(SELECT, name="q")
+    following = service(path)
+    with pytest.raises(RegistrationsError, match=r"kept\.json: another server has begun with it"):
+        orphan.register(SELECT, name="lost")
+    following.register(SELECT, name="other")
+    orphan.close()
+    assert "results are not kept: " in caplog.text
+    assert not (tmp_path / "kept-results.json").exists()
+    following.close()
+    assert (tmp_path / "kept-results.json").exists()
+    assert [each.name for each in Registrations(path).load()[1]] == ["q", "other"]
+
+
+def test_nobody_is_told_that_a_query_is_kept_which_the_next_server_has_not_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "kept.json"
+    orphan = service(path)
+    orphan.register(SELECT, name="q")
+    registrations = Registrations(path)
+    read, told = registrations.load, []
+
+    def load() -> Any:
+        found = read()
+
+        def register() -> None:
+            try:
+                orphan.register(SELECT, name="late")
+            except RegistrationsError as error:
+                told.append(str(error))
+
+        # It waits until what it is to be kept in is free; the queries have been read by then.
+        late = threading.Thread(target=register)
+        waiting.append(late)
+        late.start()
+        late.join(0.2)
+        return found
+
+    waiting: list[threading.Thread] = []
+    registrations.load = load  # type: ignore[method-assign]
+    following = service(path, registrations)
+    waiting[0].join()
+    assert told == [f"{path}: another server has begun with it"]
+    assert [each.id for each in following.queries()] == ["q"]
+    assert [each.name for each in registrations.load()[1]] == ["q"]
+
+
+def test_a_server_that_another_one_overtakes_leaves_the_results_to_that_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kept.json"
+    first = service(path)
+    first.register(SELECT, name="q")
+    first.close()
+    slow = Registrations(path)
+    slow.take()
+    following = Registrations(path)
+    following.take()
+    assert slow.take_results() == ({}, [], {})
+    assert "results are not taken up: " in caplog.text
+    assert set(following.take_results()[0]) == {"q"}

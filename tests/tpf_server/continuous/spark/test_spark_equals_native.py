@@ -1,0 +1,173 @@
+"""Both executions give the same answers at the same instants."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.csparql_spark import Element, by_instant, native, on_spark, write
+from tests.support.csparql_spark import settings as session_settings
+from tests.support.examples import examples
+from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.spark.execution import SparkExecution, punctuate
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PREFIX = "PREFIX : <http://e/> "
+WINDOWS = "FROM STREAM :s1 [RANGE 4ms STEP 2ms] FROM STREAM :s2 [RANGE 3ms STEP 3ms] "
+INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+STATIC = [
+    (f"<http://e/{s}>", f"<http://e/{p}>", o)
+    for s, p, o in [
+        ("a", "in", "<http://e/x>"), ("b", "in", "<http://e/y>"), ("c", "in", "<http://e/x>"),
+        ("x", "limit", f'"2"{INTEGER}'), ("y", "limit", f'"1"{INTEGER}'),
+        ("a", "value", f'"7"{INTEGER}'),
+    ]
+]  # fmt: skip
+
+QUERIES = {
+    "join, filter, arithmetic": "SELECT ?s ?z (?v * 2 + 0.5 AS ?w) {0} WHERE {{ ?s :value ?v . "
+    "?s :in ?z FILTER(?v > 1 && ?v != 3) }}",
+    "aggregate": "SELECT * {0} WHERE {{ ?s :value ?v . ?s :in ?z . ?z :limit ?l }} "
+    "AGGREGATE {{ (?n, COUNT, {{?z}}) (?m, AVG(?v), {{?z}}) FILTER(?n > ?l) }}",
+    "distinct groups": "SELECT DISTINCT ?z ?n {0} WHERE {{ ?s :value ?v . ?s :in ?z }} "
+    "AGGREGATE {{ (?n, SUM(?v), {{?z}}) }}",
+    "by stream": "SELECT DISTINCT ?s ?g ?n {0} WHERE {{ GRAPH ?g {{ ?s :value ?v }} }} "
+    "AGGREGATE {{ (?n, MAX(?v), {{?s, ?g}}) }}",
+    "optional, union": "SELECT * {0} WHERE {{ ?s :in ?z OPTIONAL {{ ?s :value ?v }} "
+    "{{ ?z :limit 1 }} UNION {{ ?z :limit ?l . ?s :value 7 }} }}",
+    "negation": "SELECT * {0} WHERE {{ ?s :in ?z FILTER NOT EXISTS {{ ?s :value 1 }} "
+    "MINUS {{ ?s :value 2 }} }}",
+    "timestamps": "SELECT ?s ?t {0} WHERE {{ ?s :value ?v . ?o :value ?v . ?s :in ?z "
+    "BIND(timestamp(?s) AS ?t) FILTER(?t > timestamp(?o)) }}",
+    "groups of nothing": "SELECT (COUNT(?v) AS ?n) (SUM(?v) AS ?m) {0} "
+    "WHERE {{ ?s :value ?v FILTER(?v > 2) }}",
+    "ask": "ASK {0} WHERE {{ ?s :value 2 }}",
+    "construct": "CONSTRUCT {{ ?z :has ?v }} {0} WHERE {{ ?s :value ?v . ?s :in ?z }}",
+    "functions": "SELECT ?s (CONCAT(STR(?s), STR(?v)) AS ?k) {0} "
+    'WHERE {{ ?s :value ?v FILTER(CONTAINS(STR(?s), "e/a") || ?v IN (1, 2)) }}',
+}
+
+elements = st.tuples(
+    st.sampled_from(["http://e/s1", "http://e/s1", "http://e/s2"]),
+    st.integers(0, 3),
+    st.tuples(
+        st.sampled_from(["<http://e/a>", "<http://e/b>", "<http://e/c>"]),
+        st.just("<http://e/value>"),
+        st.sampled_from([f'"{n}"{INTEGER}' for n in (1, 2, 3, 7)]),
+    ),
+)
+
+
+def _timeline(steps: list[Element]) -> list[Element]:
+    at = 10
+    result = []
+    for stream, later, triple in steps:
+        at += later
+        result.append((stream, at, triple))
+    return result
+
+
+def _engine() -> Engine:
+    engine = Engine()
+    engine.add(STATIC)
+    return engine
+
+
+FIXED = [
+    (f"http://e/s{stream}", at, (f"<http://e/{s}>", "<http://e/value>", f'"{v}"{INTEGER}'))
+    for stream, at, s, v in [
+        (1, 10, "a", 1), (2, 10, "b", 2), (1, 11, "a", 2), (1, 11, "c", 2), (2, 12, "a", 7),
+        (1, 13, "b", 3), (1, 14, "a", 1), (2, 14, "a", 7), (1, 20, "c", 7), (2, 21, "b", 2),
+    ]
+]  # fmt: skip
+
+
+# The operators themselves are in test_spark_translation.py; here is what the streaming gives them.
+STREAMED = ("aggregate", "timestamps", "construct")
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_of_a_fixed_timeline(spark: Any, tmp_path: Path, name: str) -> None:
+    text = PREFIX + QUERIES[name].format(WINDOWS)
+    expected = by_instant(native(_engine(), text, FIXED, 27))
+    assert any(expected.values())
+    assert list(expected) == [10, 12, 14, 15, 16, 18, 20, 21, 22, 24, 26, 27]
+    assert by_instant(on_spark(spark, _engine(), text, FIXED, 27, tmp_path)) == expected
+
+
+@examples(2, fixtures=True)
+@given(st.sampled_from(sorted(QUERIES)), st.lists(elements, min_size=2, max_size=8))
+def test_of_random_timelines(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory, name: str, steps: list[Element]
+) -> None:
+    text = PREFIX + QUERIES[name].format(WINDOWS)
+    timeline = _timeline(steps)
+    until = timeline[-1][1] + 5
+    expected = by_instant(native(_engine(), text, timeline, until))
+    directory = tmp_path_factory.mktemp("random")
+    assert by_instant(on_spark(spark, _engine(), text, timeline, until, directory)) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT * FROM STREAM :s1 [RANGE TRIPLES 5] WHERE { ?s ?p ?o }",
+            "line 1, column 31: FROM STREAM <http://e/s1> [RANGE TRIPLES 5]: windows that count",
+        ),
+        (
+            "DESCRIBE ?s FROM STREAM :s1 [RANGE 1s TUMBLING] WHERE { ?s ?p ?o }",
+            "line 1, column 22: DESCRIBE",
+        ),
+        (
+            "SELECT * FROM STREAM :s1 [RANGE 1s TUMBLING] WHERE { ?s ?p ?o\n"
+            "FILTER EXISTS { ?s :p+ ?o } }",
+            "line 2, column 20: a path from ?s to ?o",
+        ),
+        (
+            "SELECT * FROM STREAM :s1 [RANGE 1s TUMBLING] WHERE { ?s ?p ?o SERVICE :x { ?s :p 1 }}",
+            "line 1, column 84: SERVICE <http://e/x>",
+        ),
+        (
+            "SELECT * FROM STREAM :s1 [RANGE 1s TUMBLING] WHERE { ?s ?p ?o "
+            "FILTER NOT EXISTS { ?s :p ?n BIND(1 AS ?o) } }",
+            "BIND of ?o inside EXISTS",
+        ),
+    ],
+)
+def test_what_spark_cannot_do_is_refused(tmp_path: Path, query: str, message: str) -> None:
+    static = _engine().static
+    # Nothing starts: there is not even a session.
+    session: Any = None
+    with pytest.raises(UnsupportedContinuousQueryError) as caught:
+        SparkExecution(session, PREFIX + query, static, {"http://e/s1": tmp_path}, tmp_path)
+    assert message in str(caught.value)
+
+
+def test_late_and_malformed_lines(spark: Any, tmp_path: Path) -> None:
+    session_settings(spark)
+    text = PREFIX + "SELECT ?v FROM STREAM :s1 [RANGE 4ms STEP 2ms] WHERE { ?s :value ?v }"
+    streams = write(tmp_path, ["http://e/s1"], [each for each in FIXED if each[1] <= 14])
+    (directory,) = streams.values()
+    punctuate(directory, 16)
+    static = _engine().static
+    lenient = SparkExecution(spark, text, static, streams, tmp_path / "out", strict=False)
+    assert lenient.replay().late == 0
+    before = list(lenient.results.read())
+    assert before[-1].at == 16
+    # 15 belongs to 16 and 18: the first is answered already, the second is not.
+    more = '15\t<http://e/a>\t<http://e/value>\t"late"\nthis is no line\n'
+    (directory / "more.tsv").write_text(more)
+    punctuate(directory, 18)
+    assert lenient.replay().late > 0
+    after = list(lenient.results.read())
+    assert after[: len(before)] == before
+    assert [answer.at for answer in after[len(before) :]] == [18]
+    assert ('"late"',) in after[-1].rows
+    strict = SparkExecution(spark, text, static, streams, tmp_path / "strict")
+    with pytest.raises(ContinuousError, match="malformed line: this is no line"):
+        strict.replay()

@@ -1,0 +1,389 @@
+"""Registered queries that run on Spark, over HTTP, beside the same queries on the native engine."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from flask import Flask
+
+from annotations.clock import ManualClock
+from annotations.terms import Term, Variable
+from tests.support.csparql_spark import settings
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.runtime.elements.elements import EPOCH
+from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.service.continuous_service import ContinuousService
+from tpf_server.continuous.service.hosting import Policies
+from tpf_server.continuous.service.web import continuous_blueprint
+from tpf_server.settings import Settings
+from tpf_server.web.bodies import BodyReader
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROOT = "http://server.test"
+TOKEN = {"Authorization": "Bearer secret"}
+PATIENCE = 180
+TEXT = """REGISTER QUERY {} AS SELECT ?a ?c (COUNT(*) AS ?n)
+FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b . ?b <urn:near> ?c }} GROUP BY ?a ?c"""
+
+
+STREAM = """REGISTER STREAM {} AS CONSTRUCT {{ ?a <urn:q> ?b }}
+FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"""
+
+
+class Site:
+    """A server.
+
+    Args:
+        spark: its session; ``None``: it never starts.
+        work, shared: see `SparkExecutor`.
+    """
+
+    def __init__(self, spark: Any, work: Path, shared: str = "") -> None:
+        # Only with PySpark can it be imported.
+        from tpf_server.continuous.spark.executor import SparkExecutor
+
+        self.starts = threading.Event()
+
+        @contextlib.contextmanager
+        def session() -> Iterator[Any]:
+            if spark is None:
+                self.starts.wait(PATIENCE)
+                raise ContinuousError("no Spark")
+            yield spark
+
+        self.engine = engine = Engine()
+        engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
+
+        def executors(lock: Any) -> Any:
+            made = SparkExecutor(
+                engine.static, work, lock, base=engine.base, every="100 milliseconds",
+                shared=shared, session=session,
+            )  # fmt: skip
+            return {"spark": made}, "native"
+
+        self.service = ContinuousService(
+            engine,
+            ManualClock(EPOCH),
+            Policies(time="elements"),
+            executors=executors,
+        )
+        app = Flask("test")
+        app.register_blueprint(
+            continuous_blueprint(
+                self.service, BodyReader(100_000), Settings(publish_token="secret")
+            )
+        )
+        self.session = requests.Session()
+        self.session.mount(ROOT, WsgiAdapter(app))
+
+    def jobs(self) -> list[Any]:
+        """What runs on Spark."""
+        return list(self.service._executors["spark"]._jobs)  # type: ignore[attr-defined]
+
+    def register(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
+        body = {"query": text.format(name), "engine": engine}
+        return self.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+
+    def push(self, *elements: tuple[int, str]) -> None:
+        lines = [
+            json.dumps({"timestamp": at, "triple": [f"<urn:{who}>", "<urn:at>", "<urn:x>"]})
+            for at, who in elements
+        ]
+        ndjson = TOKEN | {"Content-Type": "application/x-ndjson"}
+        answer = self.session.post(f"{ROOT}/streams/s", "\n".join(lines), headers=ndjson)
+        assert answer.ok, answer.text
+
+    def state(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.session.get(f"{ROOT}/queries/{name}").json()
+        return found
+
+    def results(self, name: str) -> list[tuple[str, list[dict[str, str]]]]:
+        text = self.session.get(
+            f"{ROOT}/queries/{name}/results",
+            params={"follow": "false"},
+            headers={"Accept": "application/x-ndjson"},
+        ).text
+        found = [json.loads(line) for line in text.splitlines()]
+        return [(each["at"], sorted(each["result"], key=str)) for each in found if "result" in each]
+
+
+@pytest.fixture
+def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    settings(spark)
+    shared = f"file://{tmp_path}/shared/" if getattr(request, "param", None) == "url" else ""
+    made = Site(spark, tmp_path / "spark", shared)
+    yield made
+    left = made.jobs()
+    made.service.close()
+    for each in left:
+        until(each.ended.is_set)
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("site", ["url"], indirect=True)
+def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: Path) -> None:
+    left = tmp_path / "shared" / "query1" / "of-a-server-that-was-killed"
+    left.mkdir(parents=True)
+    for name, engine in (("here", "native"), ("there", "spark"), ("too", "spark")):
+        made = site.register(name, engine)
+        assert made.status_code == 201, made.text
+        assert made.json()["engine"] == engine
+    assert made.json()["state"] in ("starting", "running")
+    site.push((1, "ann"), (4, "ann"), (12, "bob"))
+    until(lambda: site.state("there")["state"] == "running")
+    site.push((25, "eve"), (41, "eve"))
+    until(lambda: len(site.results("there")) >= 4)
+    assert not left.exists()
+    assert site.results("there") == site.results("here")
+    until(lambda: len(site.results("too")) >= 4)
+    assert site.results("too") == site.results("here")
+    assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
+    # A micro-batch is counted when it has ended, after its answers.
+    until(lambda: site.state("there")["job"]["lines"] >= 5)
+    assert site.state("there")["spark"] == {"executors": 1, "lost": 0, "waiting": False}
+    # It ends with its registration; what it wrote goes, and nothing else stops.
+    (job,) = site.jobs()
+    assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
+    assert site.state("too")["state"] == "running"
+    assert site.session.delete(f"{ROOT}/queries/too", headers=TOKEN).status_code == 204
+    until(job.ended.is_set)
+    assert list((tmp_path / "shared").iterdir()) == []
+    site.push((61, "eve"))
+    assert site.state("here")["state"] == "running"
+
+
+def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
+    assert site.register("there", "spark").status_code == 201
+    site.push((1, "ann"), (12, "bob"))
+    until(lambda: site.state("there")["state"] == "running")
+    (job,) = site.jobs()
+    # At once: Spark remembers a file by the size that it had when it was seen.
+    written = Path(job.place, "stream0", ".broken.tsv")
+    written.write_text("nonsense\n")
+    written.replace(written.with_name("broken.tsv"))
+    until(lambda: site.state("there")["state"] == "stopped")
+    assert "nonsense" in site.state("there")["error"]
+
+    class Gone:
+        """A job whose Java is no more."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise ConnectionRefusedError(name)
+
+    job.run._queries = (Gone(),)
+    assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
+    assert site.register("gone", "spark").status_code == 201
+    gone = site.jobs()[-1]
+    until(lambda: site.state("gone")["state"] == "running")
+    running, gone.run._queries = gone.run._queries, (Gone(),)
+    until(lambda: site.state("gone")["state"] == "stopped")
+    assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
+    for each in running:
+        each.stop()
+    assert site.register("again", "spark").status_code == 201
+    again = site.jobs()[-1]
+    assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
+    for each in (job, gone, again):
+        until(each.ended.is_set)
+
+
+def test_equal_queries_that_see_the_same_are_one_job(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    site = Site(None, tmp_path)
+
+    def jobs_with(name: str, text: str = TEXT) -> int:
+        assert site.register(name, "spark", text).status_code == 201
+        return len(site.jobs())
+
+    assert jobs_with("a") == 1
+    # Their names have other lengths: what comes later in the text is at other places.
+    assert jobs_with("another") == 1
+    assert jobs_with("ofSomethingElse", TEXT.replace("urn:near", "urn:far")) == 2
+    assert jobs_with("ofAnotherWindow", TEXT.replace("RANGE 20ms", "RANGE 30ms")) == 3
+    assert jobs_with("atOtherInstants", TEXT.replace("{} AS", "{} COMPUTED EVERY 30ms AS")) == 4
+    assert jobs_with("filtered", TEXT.replace("}} GROUP", "FILTER(?a != ?c) }} GROUP")) == 5
+    made = STREAM.replace("<urn:q>", "<urn:made>")
+    assert [jobs_with("m1", made), jobs_with("m2", made)] == [6, 6]
+    # What timestamp() means is beside the operators.
+    window = "[RANGE 9ms STEP 3ms]"
+    both = f"""REGISTER QUERY {{}} AS SELECT ?x (timestamp(?x, <a>) AS ?t)
+        FROM STREAM <a> {window} FROM STREAM <b> {window} {{{{ ?x <urn:p> ?y }}}}"""
+    named = f"""REGISTER QUERY {{}} AS SELECT ?x (timestamp(?x) AS ?t)
+        FROM NAMED STREAM <a> {window} FROM NAMED STREAM <b> {window}
+        {{{{ GRAPH <a> {{{{ ?x <urn:p> ?y }}}} }}}}"""
+    assert [jobs_with("s1", both), jobs_with("s2", both)] == [7, 7]
+    assert jobs_with("s3", both.replace("?x, <a>", "?x, <b>")) == 8
+    assert [jobs_with("s4", named), jobs_with("s5", named)] == [9, 9]
+    assert jobs_with("s6", named.replace("GRAPH <a>", "GRAPH <b>")) == 10
+    # Blank nodes of two streams are different ones.
+    blank = STREAM.replace("<urn:q> ?b", "<urn:q> []")
+    assert [jobs_with("m3", blank), jobs_with("m4", blank)] == [11, 12]
+    assert site.state("a")["state"] == site.state("another")["state"] == "starting"
+    # Who comes after an element does not see it.
+    site.push((1, "ann"))
+    assert jobs_with("late") == 13
+    assert jobs_with("later") == 13
+    first = site.jobs()[0]
+    for name, left in (("another", 13), ("a", 12)):
+        assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
+        assert len(site.jobs()) == left
+    assert not first.active
+    jobs = site.jobs()
+    site.starts.set()
+    until(lambda: all(job.ended.is_set() for job in jobs))
+    assert {site.state(name)["error"] for name in ("late", "later", "m1", "m2")} == {"no Spark"}
+    assert site.jobs() == []
+    site.service.close()
+
+
+def test_a_later_query_keeps_its_own_job(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    site = Site(None, tmp_path)
+    executor = site.service._executors["spark"]
+
+    def answered(job: Any, at: int, who: str) -> None:
+        rows = ((Term(f"<urn:{who}>"), Term("<urn:y>"), Term("1")),)
+        names = (Variable("?a"), Variable("?c"), Variable("?n"))
+        executor._answer(job, PeriodicAnswer("q", at, "SELECT", names, rows))  # type: ignore[attr-defined]
+
+    def heard(name: str) -> list[str]:
+        return [f"{at[-4:-1]} {rows[0]['a'][5:-1]}" for at, rows in site.results(name)]
+
+    site.register("first", "spark")
+    site.push((100, "ann"), (104, "bob"))
+    site.register("second", "spark")
+    # A late one says nothing of what came before the second query: the window of 110 has ann and
+    # bob for the first one alone.
+    site.push((50, "eve"))
+    one, two = site.jobs()
+    for at in (100, 110, 200):
+        answered(one, at, "one")
+        answered(two, at, "two")
+    # After a failure some come again.
+    answered(two, 200, "again")
+    assert site.jobs() == [one, two]
+    assert heard("first") == ["100 one", "110 one", "200 one"]
+    assert heard("second") == ["100 two", "110 two", "200 two"]
+    for name in ("first", "second"):
+        assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
+    assert site.jobs() == []
+    site.starts.set()
+    until(lambda: one.ended.is_set() and two.ended.is_set())
+    site.service.close()
+
+
+def test_a_query_joins_no_job_that_has_other_static_data_or_has_ended(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from tpf_server.continuous.spark.execution import Progress
+
+    site = Site(None, tmp_path)
+
+    class Run:
+        """One that goes on or that Spark has ended; ``None``: its Java is gone."""
+
+        def __init__(self, active: bool | None) -> None:
+            self._active = active
+            self.last_progress = Progress()
+
+        @property
+        def active(self) -> bool:
+            if self._active is None:
+                raise ContinuousError("the Java that Spark runs in has ended")
+            return self._active
+
+    def jobs_with(name: str) -> int:
+        assert site.register(name, "spark").status_code == 201
+        return len(site.jobs())
+
+    assert [jobs_with("a"), jobs_with("b")] == [1, 1]
+    site.engine.add([("<urn:x>", "<urn:near>", "<urn:z>")])
+    assert [jobs_with("c"), jobs_with("d")] == [2, 2]
+    # What is compiled is said as of a native query.
+    assert site.state("d")["batches"]["kernel"] == "off"
+    for number, active in enumerate((True, False, None)):
+        newest = site.jobs()[-1]
+        newest.run = Run(active)
+        assert jobs_with(f"e{number}") == 2 + number
+    # Its thread knows it first.
+    site.jobs()[-1].ending = True
+    assert jobs_with("f") == 5
+    jobs = site.jobs()
+    for each in jobs:
+        each.run = None
+    site.starts.set()
+    until(lambda: all(job.ended.is_set() and job.ending for job in jobs))
+    site.service.close()
+
+
+def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:
+    counted = TEXT.replace("RANGE 20ms STEP 10ms", "RANGE TRIPLES 5")
+    assert site.register("q", "spark", counted).status_code == 422
+    itself = STREAM.replace("<s>", "<made>")
+    assert "feed itself" in site.register("made", "spark", itself).json()["detail"]
+    again = STREAM.replace(
+        "FROM STREAM <s>", "FROM STREAM <s> [RANGE 9s STEP 1s] FROM STREAM <made>"
+    )
+    assert "feed itself" in site.register("made", "spark", again).json()["detail"]
+    assert "unknown engine 'flink': native, spark" in site.register("q", "flink").json()["detail"]
+    body = {"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "engine": "spark"}
+    refused = site.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+    assert "CQELS-QL does not run on spark" in refused.json()["detail"]
+    assert site.service.queries() == []
+
+
+def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: Site) -> None:
+    made = site.register("made", "spark", STREAM)
+    assert made.status_code == 201, made.text
+    assert made.json()["stream"] == "http://localhost/made"
+    periodic = """REGISTER QUERY {} AS SELECT DISTINCT ?a
+        FROM STREAM <made> [RANGE 10s STEP 10ms] {{ ?a <urn:q> ?b }}"""
+    assert site.register("periodic", "native", periodic).status_code == 201
+    continuous = {"query": "SELECT ?a { STREAM <made> [RANGE 10s] { ?a <urn:q> ?b } }", "name": "c"}
+    assert site.session.post(f"{ROOT}/queries", json=continuous, headers=TOKEN).status_code == 201
+    site.push((1, "ann"), (12, "bob"))
+    until(lambda: site.state("made")["state"] == "running")
+    site.push((41, "eve"))
+
+    def heard() -> set[str]:
+        """Who came in the stream."""
+        text = site.session.get(
+            f"{ROOT}/queries/c/results",
+            params={"follow": "false"},
+            headers={"Accept": "application/x-ndjson"},
+        ).text
+        return {row["a"] for line in text.splitlines() for row in json.loads(line)["added"]}
+
+    until(lambda: heard() == {"<urn:ann>", "<urn:bob>"})
+    counts = site.session.get(f"{ROOT}/streams/made").json()
+    assert counts["elements"] >= 2
+    assert (counts["dropped"], counts["late"]) == (0, 0)
+    # Time passes where it is read, too.
+    site.push((200, "eve"))
+    site.push((400, "eve"))
+    assert ["<urn:ann>", "<urn:bob>"] in [
+        [row["a"] for row in rows] for _, rows in site.results("periodic")
+    ]
+    # A stream that says it has nothing of the kind ends the query that makes it; the others go on.
+    site.service.create_stream("http://localhost/other", ["urn:else"])
+    assert site.register("other", "spark", STREAM).status_code == 201
+    site.push((600, "joe"))
+    until(lambda: site.state("other")["state"] == "running")
+    site.push((800, "joe"))
+    until(lambda: site.state("other")["state"] == "stopped")
+    assert "does not declare the predicate <urn:q>" in site.state("other")["error"]
+    assert site.state("periodic")["state"] == site.state("c")["state"] == "running"

@@ -1,1 +1,0 @@
-"""Continuous queries over streams of RDF, in CQELS-QL, evaluated natively."""

@@ -1,1 +1,0 @@
-"""C-SPARQL: periodic queries over windows, on the native engine or on Spark."""

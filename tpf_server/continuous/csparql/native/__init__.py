@@ -1,1 +1,0 @@
-"""Execution on the native engine: the incremental dataflow, asked at every instant."""

@@ -1,0 +1,1 @@
+"""The languages of continuous queries: dialects of one parser, and their policies."""

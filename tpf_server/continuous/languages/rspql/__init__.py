@@ -1,0 +1,1 @@
+"""RSP-QL: its syntax, report policies and windows."""

@@ -1,0 +1,536 @@
+"""A parsed RSP-QL query: policies, windows, and triggers."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import gcd, lcm
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from annotations.terms import (
+    Term,
+    TermOrVariable,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_variable,
+)
+from tpf_client.sparql.algebra import Query, Row
+from tpf_server.continuous.runtime.elements.elements import may_begin
+from tpf_server.continuous.runtime.instants.csparql_query import (
+    CsparqlQuery,
+    Instants,
+    LogicalWindow,
+    Occurrence,
+    PeriodicAnswer,
+    PhysicalWindow,
+    SteppedWindow,
+    StreamOperator,
+    Trigger,
+    answer_of,
+)
+from tpf_server.continuous.runtime.windows.specification import NEVER
+
+# When a query of RSP-QL answers, and what of its answer it streams: the policies of the model.
+#
+# A report is made at an instant where all strategies of the policy hold, for one of the windows:
+#
+# ==================  ==========================================================================
+# window close        a window closes then periodic            the instant is a multiple of the
+# period content change      other elements are in the window than when the query last answered
+# non-empty content   elements are in the window
+# ==================  ==========================================================================
+#
+# The tick says where it is looked for such instants:
+#
+# =====  =======================================================================================
+# time   at all batch  where elements have come, after all with one timestamp: the last one since
+# the tick before tuple  at each element, in the order of arrival: the last one since the tick
+# before that had
+#        passed, for window close and periodic; otherwise the instant of the element
+# =====  =======================================================================================
+#
+# Source: paper 005, sections 3 and 4, after the SECRET model of Botan and others (VLDB 2010).
+
+TickPolicy: TypeAlias = Literal["time", "batch", "tuple"]
+
+STREAM_OPERATORS: Final[tuple[StreamOperator, ...]] = get_args(StreamOperator)
+TICKS: Final[tuple[TickPolicy, ...]] = get_args(TickPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPolicy:
+    """Conditions of an answer, all of which must hold; the period is in milliseconds."""
+
+    window_close: bool = False
+    content_change: bool = False
+    non_empty: bool = False
+    period: int | None = None
+
+    @property
+    def timing(self) -> bool:
+        return self.window_close or self.period is not None
+
+    @property
+    def content(self) -> bool:
+        return self.content_change or self.non_empty
+
+    def __str__(self) -> str:
+        strategies = (
+            (self.window_close, "window close"),
+            (self.content_change, "content change"),
+            (self.non_empty, "non-empty content"),
+            (self.period is not None, f"periodic {self.period}ms"),
+        )
+        return ", ".join(name for holds, name in strategies if holds)
+
+
+WINDOW_CLOSE: Final = ReportPolicy(window_close=True)
+"""The default, as of YASPER and RSP4J."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """The instants first, first + step, first + 2 step and so on."""
+
+    first: int
+    step: int
+
+    def at_or_after(self, at: int) -> int:
+        """The first at or after an instant."""
+        return max(self.first, self.first - (self.first - at) // self.step * self.step)
+
+    def at_or_before(self, at: int) -> int | None:
+        """The last at or before an instant."""
+        if at < self.first:
+            return None
+        return self.first + (at - self.first) // self.step * self.step
+
+    def multiples(self, period: int) -> "Progression | None":
+        """Those that are multiples of a period, if any."""
+        common = gcd(self.step, period)
+        if self.first % common:
+            return None
+        modulus = period // common
+        steps = -(self.first // common) * pow(self.step // common, -1, modulus) % modulus
+        return Progression(self.first + steps * self.step, lcm(self.step, period))
+
+
+# The windows of RSP-QL: which elements they hold at an instant, and when they close.
+#
+# A sliding window of width α and slide β that begins at t0 is a sequence of fixed windows (o, c]:
+# the first opens at t0, each is α wide, and opens β after the one before. At an instant t the
+# *present* window is the one of those with o < t <= c that closes first; what the query sees are
+# its elements up to t. (Where β is longer than α there are instants without a present window.) A
+# window in the past, ``FROM NOW-a TO NOW-b``, is that of α = a - b, seen b later.
+#
+# Source: paper 005, section 3; paper 006 for windows in the past and those that count.
+
+_NUMBER: Final = attrgetter("number")
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow(LogicalWindow):
+    """``[RANGE range STEP step]``, in milliseconds.
+
+    Args:
+        start: t0; elements up to it are in no window.
+        past: delay of the content.
+        own: arrivals of its query move it, so it is not shared.
+    """
+
+    start: int = 0
+    past: int = 0
+    own: bool = False
+
+    @property
+    def shared(self) -> bool:
+        return not self.own
+
+    @property
+    def closing(self) -> Progression:
+        return Progression(self.start + self.range + self.past, self.step)
+
+    def closes(self, at: int) -> int:
+        """The close of the present window at an instant."""
+        return self.closing.at_or_after(at)
+
+    def closed(self, at: int) -> int | None:
+        """The last close up to an instant."""
+        return self.closing.at_or_before(at)
+
+    def bounds(self, at: int) -> tuple[int, int]:
+        """Timestamps at an instant are in (lower, upper]."""
+        return self.closes(at) - self.past - self.range, at - self.past
+
+    def leaves(self, timestamp: int) -> int:
+        """The first instant after an element has left."""
+        # It is in the windows that open before it; the last of them that is not the present one.
+        return self.closing.at_or_after(timestamp + self.past + self.range) - self.step + 1
+
+    def __str__(self) -> str:
+        if self.past:
+            beginning = f"FROM NOW-{self.range + self.past}ms TO NOW-{self.past}ms STEP"
+            text = f"{beginning} {self.step}ms"
+        else:
+            text = f"RANGE {self.range}ms STEP {self.step}ms"
+        return text + (f" STARTING AT {self.start}ms" if self.start else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ElementWindow(PhysicalWindow):
+    """``[ELEMENTS count STEP step]``: the last elements; it closes every `step` elements."""
+
+    def full(self, inside: Sequence[Occurrence]) -> bool:
+        numbers = groupby(map(_NUMBER, inside))
+        return sum(1 for _ in numbers) > self.count
+
+    def __str__(self) -> str:
+        return f"ELEMENTS {self.count} STEP {self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportInstants(Instants):
+    """The instants of any of these progressions."""
+
+    progressions: tuple[Progression, ...] = ()
+
+    def first(self, at: int) -> int:
+        """The first at or after `at`."""
+        return min(each.at_or_after(at) for each in self.progressions)
+
+    def last(self, at: int) -> int | None:
+        """The last at or before `at`."""
+        result = [each.at_or_before(at) for each in self.progressions]
+        return max((each for each in result if each is not None), default=None)
+
+
+def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> ReportInstants:
+    """The instants of window close and periodic together, if any."""
+    period = report.period
+    sliding = [each for each in windows if isinstance(each, SlidingWindow)]
+    if report.window_close:
+        closing = [each.closing for each in sliding]
+        result = closing if period is None else [each.multiples(period) for each in closing]
+    elif period is not None:
+        result = [Progression(0, period)]
+    else:
+        result = []
+    progressions = tuple(each for each in result if each is not None)
+    return ReportInstants(tuple(each.step for each in progressions), progressions)
+
+
+# Which elements are in windows, as far as report policies ask for it.
+
+_SPARE: Final = 256
+
+WindowContent: TypeAlias = tuple[object, ...] | None
+"""Equal for equal contents of a window; ``None`` where it is empty."""
+
+
+class SlidingMarks:
+    """Timestamps of the elements of a window over time."""
+
+    def __init__(self, window: SlidingWindow) -> None:
+        self.window = window
+        self._marks: list[tuple[int, int]] = []
+
+    def add(self, at: int, number: int) -> None:
+        insort(self._marks, (at, number))
+
+    def later(self, at: int) -> Sequence[object]:
+        """Return the state that decides about later instants."""
+        return self._marks[bisect_right(self._marks, self.window.bounds(at)[0], key=_timestamp) :]
+
+    def closes(self, at: int) -> bool:
+        """True where a window closes at an instant."""
+        return self.window.closed(at) == at
+
+    def content(self, at: int) -> WindowContent:
+        lower, upper = self.window.bounds(at)
+        begin = bisect_right(self._marks, lower, key=_timestamp)
+        end = bisect_right(self._marks, upper, key=_timestamp)
+        if begin >= end:
+            return None
+        # Marks are only added, so that as many between the same two are the same.
+        return self._marks[begin], self._marks[end - 1], end - begin
+
+    def leaving(self, at: int) -> int | None:
+        """The first instant from `at` on at which an element leaves."""
+        index = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
+        return None if index == len(self._marks) else self.window.leaves(self._marks[index][0])
+
+    def forget(self, at: int) -> None:
+        """Forget elements that no later window has."""
+        if len(self._marks) > _SPARE:
+            lower, _ = self.window.bounds(at)
+            gone = bisect_right(self._marks, lower, key=_timestamp)
+            if 2 * gone > len(self._marks):
+                del self._marks[:gone]
+
+
+class ElementMarks:
+    """Count the elements of a window that counts them; `closed` until somebody asks."""
+
+    def __init__(self, window: ElementWindow) -> None:
+        self.window = window
+        self.closed = False
+        self._came = self._last = 0
+
+    def add(self, at: int, number: int) -> None:  # noqa: ARG002
+        self._came += 1
+        self._last = number
+        self.closed = self._came % self.window.step == 0
+
+    def closes(self, at: int) -> bool:  # noqa: ARG002
+        return self.closed
+
+    def content(self, at: int) -> WindowContent:  # noqa: ARG002
+        return (self._last,) if self._came else None
+
+    def later(self, at: int) -> Sequence[object]:  # noqa: ARG002
+        """Return the state that decides about later instants."""
+        return self._last, self._came % self.window.step
+
+    def leaving(self, at: int) -> int | None:  # noqa: ARG002
+        return None
+
+    def forget(self, at: int) -> None:  # noqa: ARG002
+        self.closed = False
+
+
+def _timestamp(mark: tuple[int, int]) -> int:
+    return mark[0]
+
+
+class ReportTrigger(Trigger):
+    """The trigger of queries with a report and a tick policy.
+
+    Window close and periodic with TICK TIME have instants, as C-SPARQL. All others are decided by
+    elements: with TICK TIME where content enters or leaves a window; with TICK BATCH once for each
+    timestamp; with TICK TUPLE at each element: for windows that closed before it, and for those
+    that it closes or changes.
+    """
+
+    widens = False
+
+    def __init__(self, query: "RspqlQuery") -> None:
+        super().__init__(query.instants, query.streams)
+        self._report, self._tick = query.report, query.tick
+        self.key = self.key, self._report, self._tick
+        self._clauses = query.streams
+        windows = [clause.window for clause in query.streams]
+        self._reports: ReportInstants = report_instants(query.report, windows)
+        self._marks: dict[Term, SlidingMarks | ElementMarks] = {}
+        # Of windows of both kinds it matters which of them closes.
+        counted = any(isinstance(each, ElementWindow) for each in windows)
+        for clause in query.streams:
+            if clause.in_graphs:
+                continue  # the same elements as in the window itself
+            if isinstance(clause.window, ElementWindow):
+                self._marks[clause.graph] = ElementMarks(clause.window)
+            elif isinstance(clause.window, SlidingWindow) and (query.report.content or counted):
+                self._marks[clause.graph] = SlidingMarks(clause.window)
+        self._by_time = query.tick == "time"
+        self.decides = not self._by_time or not query.report.timing
+        self.by_elements = query.tick == "tuple"
+        self.timed = not self.by_elements
+        self.follows = bool(self._marks) or self.decides
+        self._planned: list[int] = []
+        self._begun: int | None = None
+        self._looked = NEVER
+        self._contents: dict[Term, WindowContent] = dict.fromkeys(self._marks)
+        self._number = 0
+        self._decided = (NEVER, 0)
+
+    def passed(self, at: int) -> int | None:
+        """See `Trigger`: closed before an element, by tuples."""
+        if self._begun is None or at < self._begun:
+            self._begun = at
+        if not self.by_elements or not self._report.timing:
+            return None
+        last = self._reports.last(max(at, self._looked) - 1)
+        return last if last is not None and last >= max(self._looked, self._begun) else None
+
+    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
+        """See `Trigger`: closed before an element, in batches."""
+        if self._tick != "batch" or not self._report.timing:
+            return False
+        last = self._reports.last(at)
+        begun = at if self._begun is None else self._begun
+        return last is not None and last >= begun and self._plan(last)
+
+    def came(self, stream: Term, at: int, number: int) -> bool:
+        """See `Trigger`: in windows now, or later."""
+        here = [each for each in self._clauses if each.stream == stream]
+        for each in here:
+            if each.graph in self._marks:
+                self._marks[each.graph].add(at, number)
+        self._number = number
+        if self.by_elements:
+            self._looked = max(self._looked, at)
+        if self.by_elements or self._report.timing:
+            return False
+        result = [self._plan(at)] if not self._by_time else []
+        result += [
+            self._plan(at + each.window.past)
+            for each in here
+            if self._by_time and isinstance(each.window, SlidingWindow)
+        ]
+        return any(result)
+
+    def _plan(self, at: int) -> bool:
+        index = bisect_left(self._planned, at)
+        if index == len(self._planned) or self._planned[index] != at:
+            self._planned.insert(index, at)
+        return True
+
+    def wanted(self, done: int) -> int | None:
+        if self._report.timing:
+            # What was closed is looked at once, whatever others have seen meanwhile.
+            index = bisect_left(self._planned, self._looked + 1)
+            return self._planned[index] if index < len(self._planned) else None
+        result = [max(self._planned[0], done + 1)] if self._planned else []
+        if self._by_time:
+            leaving = (each.leaving(done + 1) for each in self._marks.values())
+            result += [at for at in leaving if at is not None]
+        return min(result, default=None)
+
+    def due_first(self, at: int) -> int | None:
+        return self.wanted(at - 1) if self.decides else super().due_first(at)
+
+    def due_after(self, at: int) -> int | None:
+        if not self.decides:
+            return super().due_after(at)
+        del self._planned[: bisect_left(self._planned, at + 1)]
+        self._looked = max(self._looked, at)
+        return self.wanted(at)
+
+    def due_at_end(self, at: int) -> int:
+        return at if self.decides else super().due_at_end(at)
+
+    # ----------------------------------------------------------------------------- answers
+
+    def arrived(self) -> bool:
+        """See `Trigger`: time alone closes sliding windows."""
+        closed = any(isinstance(m, ElementMarks) and m.closed for m in self._marks.values())
+        return closed or not self._report.timing
+
+    def instant(self, at: int) -> int:
+        return max(at, self._looked) if self.by_elements else at
+
+    def holds(self, instant: int) -> bool:
+        """True where all strategies about windows hold for one of them."""
+        self._decided = instant, self._number
+        if not self._marks:
+            return True
+        report = self._report
+        contents = {name: marks.content(instant) for name, marks in self._marks.items()}
+        result = any(
+            (not report.window_close or marks.closes(instant))
+            and (not report.content_change or contents[name] != self._contents[name])
+            and (not report.non_empty or contents[name] is not None)
+            for name, marks in self._marks.items()
+        )
+        for marks in self._marks.values():
+            marks.forget(instant)
+        if result:
+            self._contents = contents
+        return result
+
+    def equals(self, other: Trigger) -> bool:
+        at = self._decided[0]
+        return (
+            isinstance(other, ReportTrigger)
+            and self._decided == other._decided
+            and self._looked == other._looked
+            and self._contents == other._contents
+            and all(
+                marks.later(at) == other._marks[name].later(at)
+                for name, marks in self._marks.items()
+            )
+        )
+
+
+# Triples in graphs: CONSTRUCT with GRAPH in its template.
+
+_QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+def quads_of(
+    name: str,
+    at: int,
+    template: Sequence[TriplePattern],
+    graphs: Sequence[TermOrVariable | None],
+    variables: Sequence[Variable],
+    rows: Sequence[Row],
+) -> PeriodicAnswer:
+    """Make the answer of CONSTRUCT with GRAPH in its template."""
+    values = {variable: index for index, variable in enumerate(variables)}
+    blanks: dict[str, int] = {}
+    result: dict[Row, None] = {}
+    for number, row in enumerate(rows):
+
+        def term(text: str | None, row: Row = row, number: int = number) -> Term | None:
+            if text is None:
+                return None
+            if is_variable(text):
+                index = values.get(Variable(text))
+                return None if index is None else row[index]
+            if is_blank_node(text):
+                return Term(f"_:c{at}x{number}b{blanks.setdefault(text, len(blanks))}")
+            return Term(text)
+
+        for triple, graph in zip(template, graphs, strict=True):
+            s, p, o = (term(each) for each in triple)
+            where = term(graph)
+            if (
+                s is not None
+                and p is not None
+                and o is not None
+                and may_begin(s, p)
+                and (graph is None or (where is not None and may_begin(where, p)))
+            ):
+                result[s, p, o, where] = None
+    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(result))
+
+
+@dataclass(frozen=True, slots=True)
+class RspqlQuery(CsparqlQuery):
+    """A query of RSP-QL."""
+
+    report: ReportPolicy = WINDOW_CLOSE
+    tick: TickPolicy = "time"
+
+    @property
+    def instants(self) -> Instants:
+        if self.tick != "time" or not self.report.timing:
+            return Instants(())
+        return report_instants(self.report, [clause.window for clause in self.streams])
+
+    @property
+    def counts(self) -> bool:
+        return self.tick == "tuple"
+
+    @property
+    def said(self) -> str:
+        return f"{self.operator}, report: {self.report}, tick: {self.tick}"
+
+    @property
+    def continuous(self) -> bool:
+        return True
+
+    def trigger(self) -> Trigger:
+        return ReportTrigger(self)
+
+    def answer(
+        self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]
+    ) -> PeriodicAnswer:
+        """See `CsparqlQuery.answer`; triples may be in graphs."""
+        if any(self.graphs):
+            return quads_of(name, at, query.template, self.graphs, variables, rows)
+        return answer_of(name, at, query, variables, rows)
+
+    def explain(self) -> dict[str, Any]:
+        return {"operator": self.operator, "report": str(self.report), "tick": self.tick}

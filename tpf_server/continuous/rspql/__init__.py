@@ -1,1 +1,0 @@
-"""RSP-QL: named windows over streams, report policies, and stream operators."""

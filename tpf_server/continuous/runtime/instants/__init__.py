@@ -1,0 +1,1 @@
+"""Queries that answer at instants: those in C-SPARQL and RSP-QL."""

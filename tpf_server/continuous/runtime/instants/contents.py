@@ -1,0 +1,212 @@
+"""The content of windows.
+
+A window holds elements that may match a pattern of its queries (a physical one, which counts, all
+of them). When it moves it notifies listeners of triples that came, went, or have a later timestamp.
+A query that shares it sees elements after its registration (`WindowView.since`).
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from operator import itemgetter
+from typing import TypeAlias
+
+from tpf_server.continuous.runtime.instants.csparql_query import (
+    LogicalWindow,
+    Occurrence,
+    PhysicalWindow,
+    SteppedWindow,
+)
+from tpf_server.continuous.runtime.windows.matchers import ByConstants, EncodedTriple, Mask
+
+OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
+"""Called with a triple and its latest timestamp in the window, before and after."""
+
+
+_AT = itemgetter(0)
+
+
+class WindowContents:
+    """The content of a window."""
+
+    def __init__(self, window: SteppedWindow) -> None:
+        self.window = window
+        self.views: list[WindowView] = []
+        self.newest: int | None = None
+        self._partial: list[WindowView] = []
+        self._listeners: ByConstants[_Listener] = ByConstants()
+        self._coming: list[Occurrence] = []
+        self._inside: deque[Occurrence] = deque()
+        self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
+        self._start: int | None = None
+
+    @property
+    def triples(self) -> Collection[EncodedTriple]:
+        return self._occurrences.keys()
+
+    def held(self, since: int = 0) -> int:
+        """Count elements after a number, also those about to enter."""
+        held = len(self._coming) + len(self._inside)
+        if not since or not held:
+            return held
+        return sum(each.number > since for part in (self._inside, self._coming) for each in part)
+
+    def latest(self, triple: EncodedTriple, since: int) -> int | None:
+        """Return the latest timestamp of a triple among elements after a number."""
+        return _latest(self._occurrences.get(triple, ()), since)
+
+    def add(self, occurrence: Occurrence) -> None:
+        """Add an element; it enters when the window moves."""
+        if self.newest is None or occurrence.at > self.newest:
+            self.newest = occurrence.at
+        if self._coming and occurrence.at < self._coming[-1].at:
+            insort(self._coming, occurrence, key=_AT)
+        else:
+            self._coming.append(occurrence)
+
+    def show(self, view: "WindowView") -> None:
+        """Connect a view; earlier elements stay hidden until they expire."""
+        self.views.append(view)
+        view.contents = self
+        for mask, listener in view.listeners:
+            self._listeners.add(mask, listener)
+        if self.newest is None:
+            view.reveal()
+        else:
+            view.hidden = self.newest
+            self._partial.append(view)
+
+    def hide(self, view: "WindowView") -> None:
+        self.views.remove(view)
+        for mask, listener in view.listeners:
+            self._listeners.remove(mask, listener)
+        if view in self._partial:
+            self._partial.remove(view)
+
+    def listen(self, mask: Mask, listener: "_Listener") -> None:
+        """Notify a listener of triples with these constants."""
+        self._listeners.add(mask, listener)
+
+    def leave(self, mask: Mask, listener: "_Listener") -> None:
+        self._listeners.remove(mask, listener)
+
+    def move(self, at: int) -> None:
+        """Move to an instant, and notify listeners."""
+        window = self.window
+        if isinstance(window, PhysicalWindow):
+            self._move(at, lambda: window.full(self._inside))
+            for view in self._partial:
+                if view.held == self.held():
+                    view.reveal()
+            self._partial = [view for view in self._partial if view.since]
+            return
+        start, end = window.bounds(at)
+        if start == self._start and not (self._coming and self._coming[0].at <= end):
+            return
+        self._start = start
+        self._move(end, lambda: self._inside[0].at <= start)
+        if self._partial:
+            for view in self._partial:
+                if view.hidden <= start:
+                    view.reveal()
+            self._partial = [view for view in self._partial if view.since]
+
+    def _move(self, until: int, too_old: Callable[[], bool]) -> None:
+        before: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
+        occurrences, inside = self._occurrences, self._inside
+        entering = 0
+        for each in self._coming:
+            if each.at > until:
+                break
+            entering += 1
+            present = occurrences.get(each.triple, ())
+            before.setdefault(each.triple, present)
+            occurrences[each.triple] = (*present, each)
+        if entering:
+            arrived = self._coming[:entering]
+            del self._coming[:entering]
+            if inside and arrived[0].at < inside[-1].at and isinstance(self.window, LogicalWindow):
+                # Late elements take their place among those that are there.
+                self._inside = inside = deque(sorted([*inside, *arrived], key=_AT))
+            else:
+                inside.extend(arrived)
+        while inside and too_old():
+            gone = inside.popleft()
+            present = occurrences[gone.triple]
+            before.setdefault(gone.triple, present)
+            if len(present) == 1:
+                del occurrences[gone.triple]
+            else:
+                occurrences[gone.triple] = tuple([each for each in present if each is not gone])
+        for triple, old in before.items():
+            listeners = self._listeners.of(triple)
+            if not listeners:
+                continue
+            new = occurrences.get(triple, ())
+            first = min([each.number for each in (*old, *new)], default=0)
+            whole = _latest(old, 0), _latest(new, 0)
+            for view, tell in listeners:
+                since = view.since
+                then, now = whole if since < first else (_latest(old, since), _latest(new, since))
+                if then != now:
+                    view.note_change()
+                    tell(triple, then, now)
+
+
+def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
+    result = [each.at for each in occurrences if each.number > since]
+    return max(result) if result else None
+
+
+class WindowView:
+    """A query's view of a window.
+
+    Attributes:
+        hidden: the latest timestamp before the registration.
+    """
+
+    contents: WindowContents
+
+    def __init__(self, window: SteppedWindow, since: int) -> None:
+        self.window = window
+        self.hidden = 0
+        self.listeners: list[tuple[Mask, _Listener]] = []
+        WindowContents(window).show(self)
+        self.since = since
+        self._changed = False
+
+    def reveal(self) -> None:
+        """Show the whole window from now on."""
+        self.since = 0
+
+    def note_change(self) -> None:
+        self._changed = True
+
+    def take_changed(self) -> bool:
+        """True where a listener was notified since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def listen(self, mask: Mask, tell: OnChange) -> None:
+        """Notify of changed triples with these constants."""
+        self.listeners.append((mask, (self, tell)))
+        self.contents.listen(*self.listeners[-1])
+
+    def silence(self) -> None:
+        for mask, listener in self.listeners:
+            self.contents.leave(mask, listener)
+        self.listeners.clear()
+
+    @property
+    def held(self) -> int:
+        return self.contents.held(self.since)
+
+    def triples(self) -> list[EncodedTriple]:
+        return [each for each in self.contents.triples if self.latest(each) is not None]
+
+    def latest(self, triple: EncodedTriple) -> int | None:
+        """The latest timestamp of a triple, if it is there."""
+        return self.contents.latest(triple, self.since)
+
+
+_Listener: TypeAlias = tuple[WindowView, OnChange]

@@ -1,0 +1,608 @@
+"""Evaluate queries that are the same but for constants, instant by instant."""
+
+import itertools
+from collections.abc import Callable, Hashable, Sequence, Set, Sized
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, TypeVar, get_args
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow, LimitedInput, Work
+from tpf_client.dataflow.operators.basic import Output
+from tpf_client.errors import LimitError, UnsupportedQueryError
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import (
+    Aggregated,
+    Call,
+    Constant,
+    Expression,
+    Filter,
+    Pattern,
+    Query,
+    Row,
+    VariableRef,
+)
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, first_exists, movable
+from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
+from tpf_server.continuous.runtime.elements.elements import date_time_at
+from tpf_server.continuous.runtime.errors import (
+    ContinuousError,
+    FailedEvaluationError,
+    JoinLimitError,
+)
+from tpf_server.continuous.runtime.instants.builder import (
+    CsparqlLeaves,
+    TooManyStaticError,
+    build,
+    build_above,
+)
+from tpf_server.continuous.runtime.instants.contents import WindowView
+from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
+from tpf_server.continuous.runtime.instants.static_table import StaticTables
+from tpf_server.continuous.runtime.plans.dispatch import (
+    Comparison,
+    ConstantIndex,
+    comparison,
+    comparison_in,
+    lifted_variable,
+)
+
+# A query in two parts: what it shares with queries that compare with other constants, and its own.
+#
+# The cut is at the last FILTER or HAVING that compares with constants. What is below is computed
+# once for all queries that have it in common; what is above is theirs, whatever it is.
+
+_Above: TypeAlias = (
+    algebra.Project
+    | algebra.Extend
+    | algebra.OrderBy
+    | algebra.Distinct
+    | algebra.Reduced
+    | algebra.Slice
+    | algebra.Group
+    | Filter
+)
+_ABOVE: Final = get_args(_Above)
+RowsT = TypeVar("RowsT", bound=Sized)
+"""What may be above the gap; AGGREGATE is an `Extend`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartedQuery:
+    """A query cut into a shared part and its own.
+
+    Args:
+        below: the shared part.
+        comparisons: conditions with variables in place of constants.
+        above: the query over `gap`.
+        gap: stands for the solutions that pass the comparisons.
+        own: the query over `gap`, with the comparisons.
+    """
+
+    below: algebra.Query
+    comparisons: tuple[Call, ...]
+    constants: tuple[Term, ...]
+    above: algebra.Query
+    gap: Pattern
+    own: algebra.Query
+
+
+def parted(query: algebra.Query) -> PartedQuery | None:
+    """Cut a query, if comparisons with constants are at its end."""
+    if query.form == "DESCRIBE":
+        return None
+    above: list[_Above] = []
+    pattern = query.pattern
+    while (result := _cut(pattern)) is None:
+        if not isinstance(pattern, _ABOVE) or any(
+            first_exists(each) is not None for each in algebra.expressions_of(pattern)
+        ):
+            return None
+        above.append(pattern)
+        pattern = pattern.input
+    inner, comparisons, constants = result
+    needed = _needed(above, comparisons, in_scope(inner))
+    gap = algebra.Values(needed, ())
+    below = algebra.Query("SELECT", algebra.Project(inner, needed), needed, dataset=query.dataset)
+
+    def over(pattern: Pattern) -> algebra.Query:
+        for each in reversed(above):
+            pattern = replace(each, input=pattern)
+        return replace(query, pattern=pattern)
+
+    whole = conjunction(
+        Call(each.name, (each.arguments[0], Constant(term)))
+        for each, term in zip(comparisons, constants, strict=True)
+    )
+    assert whole is not None
+    return PartedQuery(below, comparisons, constants, over(gap), gap, over(Filter(gap, whole)))
+
+
+def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]] | None:
+    """Split off comparisons: the pattern below, these, their constants."""
+    conditions: list[Expression] = []
+    while isinstance(pattern, Filter):
+        conditions += conjuncts(pattern.condition)
+        pattern = pattern.input
+    comparisons: list[Call] = []
+    constants: list[Term] = []
+    others: list[Expression] = []
+    for each in conditions:
+        result = comparison_in(each) if movable(each) else None
+        if result is None:
+            others.append(each)
+            continue
+        operator, value, constant = result
+        variable = VariableRef(lifted_variable(len(constants)))
+        comparisons.append(Call(operator, (value, variable)))
+        constants.append(constant)
+    if not comparisons:
+        return None
+    rest = conjunction(others)
+    inner = pattern if rest is None else Filter(pattern, rest)
+    return inner, tuple(comparisons), tuple(constants)
+
+
+def _needed(
+    above: Sequence[Pattern], comparisons: tuple[Call, ...], scope: tuple[Variable, ...]
+) -> tuple[Variable, ...]:
+    """The variables of the shared part that are used above."""
+    used = {name for each in comparisons for name in variables_in(each)}
+    chooses = False
+    for pattern in above:
+        for expression in algebra.expressions_of(pattern):
+            used |= variables_in(expression)
+        match pattern:
+            case algebra.Project(_, names):
+                used.update(names)
+                chooses = True
+            case Aggregated(_, _, _, names):
+                if pattern.aggregate.argument is None and pattern.aggregate.distinct:
+                    return scope
+                used.update(names)
+            case algebra.Group(_, _, aggregates):
+                if any(each.argument is None and each.distinct for _, each in aggregates):
+                    return scope
+                chooses = True
+    return tuple(name for name in scope if name in used) if chooses else scope
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """Parts that all evaluations of an engine share."""
+
+    tables: StaticTables
+    dictionary: TermDictionary
+    environment: Environment
+    join_rows: int
+
+
+class Question:
+    """The question that equal queries ask of an evaluation; no `parts`: the query is not cut."""
+
+    def __init__(self, key: Hashable, query: Query, parts: PartedQuery | None) -> None:
+        self.key = key
+        self.query = query
+        self.parts = parts
+        self.owners = 0
+
+
+def _ended(work: Work, error: Exception) -> ContinuousError:
+    """End a budget; return why."""
+    work.fail(error)
+    return (
+        JoinLimitError(str(error)) if work.failure is None else FailedEvaluationError(work.failure)
+    )
+
+
+class QuestionPart:
+    """The dataflow of a question's own part."""
+
+    def __init__(
+        self,
+        parts: PartedQuery,
+        below: Output,
+        leaves: CsparqlLeaves,
+        context: EvaluationContext,
+        number: int,
+    ) -> None:
+        self.number = number
+        self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
+        self._flow = Dataflow(context.dictionary)
+        self.work = Work(context.join_rows, held=True)
+        certain = always_bound(parts.below.pattern)
+        self._entry = self._flow.add(LimitedInput(below.variables, certain, self.work))
+        environment = replace(context.environment, spend=self.work.read_text)
+        output = build_above(parts.above, (parts.gap, self._entry), leaves, self._flow, environment)
+        for node in self._flow.nodes:
+            node.limit(self.work)
+        self.answers = AnswerRows(output, context.dictionary.decode, self.work, parts.above)
+        self.stale = True
+
+    def push(self, solution: Solution, count: int) -> None:
+        self.stale = True
+        self._entry.push(solution, count)
+
+    def flush(self) -> None:
+        if self.stale:
+            self.stale = False
+            self.work.check()
+            self._flow.flush()
+            self.answers.flushed()
+            self.work.begin()
+
+    def fail(self, error: Exception) -> None:
+        self.stale = True
+        self.work.fail(error)
+
+
+class AnswerRows:
+    """The rows of an output, and the changes of its last flush.
+
+    `version` counts changing flushes.
+    """
+
+    def __init__(
+        self, output: Output, decode: Callable[[TermId], Term], work: Work, query: Query
+    ) -> None:
+        self.output = output
+        self.version = 0
+        self._decode = decode
+        self._work = work
+        self._triples = len(query.template)
+        self._rows: tuple[Row, ...] | None = None
+        self._changes: Sequence[tuple[Solution, int]] = ()
+        self._delta: list[tuple[Row, int]] | None = None
+
+    def flushed(self) -> None:
+        changes = self.output.take_changes()
+        # An order may be by what is not seen.
+        if changes or self.output.ordered or not self.version:
+            self.version += 1
+            self._rows = self._delta = None
+            self._changes = changes
+
+    def rows(self) -> tuple[Row, ...]:
+        if self._rows is None:
+            try:
+                self._rows = self._checked(tuple(map(self._row, self.output.rows())))
+            except LimitError as error:
+                raise JoinLimitError(str(error)) from None
+        return self._rows
+
+    def changes(self, seen: tuple["AnswerRows", int] | None) -> list[tuple[Row, int]] | None:
+        """Return rows with counts of additions or (negative) removals since a version.
+
+        ``None``: unknown or ordered; compare whole answers.
+        """
+        if seen is None or seen[0] is not self or self.output.ordered:
+            return None
+        if seen[1] == self.version:
+            return []
+        if seen[1] < self.version - 1:
+            return None
+        if self._delta is None:
+            self._delta = self._checked([(self._row(row), count) for row, count in self._changes])
+        return self._delta
+
+    def _checked(self, rows: RowsT) -> RowsT:
+        """Rows that a template makes no more triples of than joins may make rows."""
+        if len(rows) * self._triples > self._work.most:
+            raise JoinLimitError(f"the query makes more than {self._work.most} triples at once")
+        return rows
+
+    def _row(self, solution: Solution) -> Row:
+        decode = self._decode
+        return tuple([decode(each) if each else None for each in solution])
+
+
+class QuestionParts:
+    """Dispatch shared solutions to questions by their constants."""
+
+    def __init__(
+        self,
+        parts: PartedQuery,
+        below: Output,
+        leaves: CsparqlLeaves,
+        context: EvaluationContext,
+    ) -> None:
+        self._below = below
+        self._leaves = leaves
+        self._context = context
+        self._comparisons = [
+            comparison(each, below.variables, context.environment) for each in parts.comparisons
+        ]
+        first = self._comparisons[0]
+        self.index = ConstantIndex(first.operator, first.test, context.dictionary)
+        self._numbers = itertools.count(1)
+        self._of: dict[Question, QuestionPart] = {}
+        self._numbered: dict[int, QuestionPart] = {}
+
+    def pass_on(self) -> None:
+        first, *others = self._comparisons
+        for solution, count in self._below.take_changes():
+            for number in self.index.queries(first.value(solution)):
+                part = self._numbered[number]
+                if _holds(others, part.constants[1:], solution):
+                    part.push(solution, count)
+
+    def of(self, question: Question) -> QuestionPart:
+        part = self._of.get(question)
+        if part is None:
+            self.pass_on()
+            assert question.parts is not None
+            part = QuestionPart(
+                question.parts, self._below, self._leaves, self._context, next(self._numbers)
+            )
+            self._of[question] = self._numbered[part.number] = part
+            self.index.add(part.constants[0], part.number)
+            try:
+                for solution, count in self._below.multiset().items():
+                    if _holds(self._comparisons, part.constants, solution):
+                        part.push(solution, count)
+            except Exception as error:  # noqa: BLE001 - it ends this question, and no other
+                part.fail(error)
+        return part
+
+    def drop(self, question: Question) -> None:
+        part = self._of.pop(question, None)
+        if part is not None:
+            del self._numbered[part.number]
+            self.index.remove(part.constants[0], part.number)
+
+
+def _holds(
+    comparisons: Sequence[Comparison], constants: Sequence[TermId], solution: Solution
+) -> bool:
+    return all(
+        each.test((each.value(solution), constant))
+        for each, constant in zip(comparisons, constants, strict=True)
+    )
+
+
+class PeriodicEvaluation:
+    """Keep one query up to date, or the shared part of several.
+
+    Attributes:
+        questions: by key; with more than one it is `widened`.
+        joined: it was compared with equal ones.
+        windows: views, by the graphs of patterns.
+        in_graphs: streams whose named graphs it needs.
+        predicates: of triples that it may need; ``None``: any.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        context: EvaluationContext,
+        since: int = 0,
+        key: Hashable = None,
+    ) -> None:
+        self.key = key
+        self.plans = 0
+        self.owners = 0
+        self.joined = False
+        self.questions: dict[Hashable, Question] = {}
+        self._parts: QuestionParts | None = None
+        self.evaluations = 0
+        self.recomputed = 0
+        self._context = context
+        self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
+        self.streams = {clause.graph: clause.stream for clause in graph.clauses}
+        self.inputs = {clause.graph: clause.input for clause in graph.clauses}
+        self.in_graphs = frozenset(each.stream for each in graph.clauses if each.in_graphs)
+        self._now: int | None = None
+        self._plan(graph)
+        result = self._leaves.predicates
+        self.predicates = None if result is None else frozenset(result)
+
+    def _plan(self, graph: OperatorGraph) -> None:
+        self.graph = graph
+        self._work = Work(self._context.join_rows, held=True)
+        environment = replace(self._context.environment, spend=self._work.read_text)
+        context = self._context = replace(self._context, environment=environment)
+        self._flow = Dataflow(context.dictionary)
+        self._work.share(len(self.questions))
+        self._leaves = CsparqlLeaves(
+            graph, self.windows, context.tables, self._flow, context.dictionary, self._work
+        )
+        try:
+            self._output = build(
+                graph.query,
+                self._leaves,
+                self._flow,
+                context.environment,
+                lambda quad: graph.part_of(quad) == "static",
+            )
+            self.plans += 1
+            self._stale = True
+            self._answers = AnswerRows(
+                self._output, context.dictionary.decode, self._work, graph.query
+            )
+            for node in self._flow.nodes:
+                node.limit(self._work)
+            self._leaves.open()
+        except BaseException as error:
+            # Else its joins would be told of static changes for good.
+            self._let_go()
+            context.tables.drop_idle()
+            if self._work.failure is not None:
+                raise self._work.failure from None
+            if isinstance(error, LimitError):
+                raise self._ended(error) from None
+            raise
+
+    def _ended(self, error: Exception) -> ContinuousError:
+        self._stale = True
+        return _ended(self._work, error)
+
+    def end(self) -> None:
+        """End the evaluation under way; called from another thread."""
+        self._work.end()
+
+    def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
+        """Continue with other operators, or those of the shared part, and the same windows.
+
+        Too many rows end its queries at their next answers.
+        """
+        self._let_go()
+        self._parts = None
+        try:
+            self._plan(graph)
+        except (TooManyStaticError, UnsupportedQueryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+            self._stale = True
+            if not isinstance(error, JoinLimitError):
+                self._work.fail(error)
+        if parts is not None and not self._work.ended:
+            self._parts = QuestionParts(parts, self._output, self._leaves, self._context)
+            for question in self.questions.values():
+                self._parts.of(question)
+
+    def ask(self, question: Question) -> Question:
+        """Add a query's question; give that of its equals."""
+        shared = self.questions.setdefault(question.key, question)
+        shared.owners += 1
+        self._work.share(len(self.questions))
+        if self._parts is not None:
+            self._parts.of(shared)
+        return shared
+
+    @property
+    def widened(self) -> bool:
+        return self._parts is not None
+
+    def leave(self, question: Question) -> None:
+        question.owners -= 1
+        if question.owners <= 0:
+            self.questions.pop(question.key, None)
+            self._work.share(len(self.questions))
+            if self._parts is not None:
+                self._parts.drop(question)
+
+    def plan_at(self, instant: int) -> None:
+        """Plan with an instant as NOW(), unless it is that already."""
+        if instant != self._now:
+            environment = replace(self._context.environment, now=date_time_at(instant))
+            self._context = replace(self._context, environment=environment)
+            self.plan_anew(self.graph)
+            self._now = instant
+
+    def _let_go(self) -> None:
+        self._leaves.close()
+        for view in self.windows.values():
+            view.silence()
+
+    @property
+    def assumed(self) -> Set[tuple[Term, TermId]]:
+        return self._leaves.assumed
+
+    @property
+    def held(self) -> int:
+        return sum(window.held for window in self.windows.values())
+
+    @property
+    def whole(self) -> bool:
+        """True where nothing in its windows is hidden."""
+        return not any(window.since for window in self.windows.values())
+
+    def refreshed(self) -> None:
+        self._stale = True
+
+    def close(self) -> None:
+        self._leaves.close()
+
+    def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
+        """Answer a question, or the only one, at an instant, never an earlier one."""
+        self.evaluations += 1
+        self.move(instant)
+        if self._parts is None or question is None:
+            return self._answers
+        part = self._parts.of(question)
+        try:
+            part.flush()
+        except Exception as error:  # noqa: BLE001
+            # It is that of one question.
+            raise _ended(part.work, error) from part.work.failure
+        return part.answers
+
+    def changed(self, question: Question, seen: tuple[AnswerRows, int] | None) -> bool:
+        """True where an answer may differ from a version."""
+        if self._stale:
+            return True
+        if self._parts is None:
+            return seen != (self._answers, self._answers.version)
+        part = self._parts.of(question)
+        return part.stale or seen != (part.answers, part.answers.version)
+
+    def move(self, instant: int) -> None:
+        """Move the windows, and update the answers."""
+        self._work.begin()
+        for window in self.windows.values():
+            window.contents.move(instant)
+            self._stale = window.take_changed() or self._stale
+        if not self._stale:
+            return
+        self._stale = False
+        self.recomputed += 1
+        try:
+            self._work.check()
+            self._flow.flush()
+            if self._parts is None:
+                self._answers.flushed()
+            else:
+                self._parts.pass_on()
+        except Exception as error:  # noqa: BLE001
+            raise self._ended(error) from self._work.failure
+
+
+# The evaluations of an engine: one for all queries that ask the same, but for constants.
+
+
+class EvaluationRegistry:
+    """Find evaluations that can replace others.
+
+    A query that is registered after elements sees only later ones. It begins alone, and joins its
+    equals when nothing in its windows is hidden. Those without a key stay alone.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: dict[Hashable, tuple[PeriodicEvaluation, int]] = {}
+        self._whole: dict[Hashable, PeriodicEvaluation] = {}
+
+    def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
+        """Return the evaluation of an equal query, if no element came since."""
+        evaluation, since = self._fresh.get(key, (None, 0))
+        return evaluation if since == arrivals else None
+
+    def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
+        evaluation.owners += 1
+        if arrivals is not None and evaluation.key is not None:
+            self._fresh[evaluation.key] = evaluation, arrivals
+
+    def remove(self, evaluation: PeriodicEvaluation) -> bool:
+        """Remove an owner; true if it was the last one."""
+        evaluation.owners -= 1
+        if evaluation.owners:
+            return False
+        key = evaluation.key
+        if self._whole.get(key) is evaluation:
+            del self._whole[key]
+        if self._fresh.get(key, (None, 0))[0] is evaluation:
+            del self._fresh[key]
+        return True
+
+    def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
+        if evaluation.joined or not evaluation.whole:
+            return None
+        equal = evaluation
+        if evaluation.key is not None:
+            equal = self._whole.setdefault(evaluation.key, evaluation)
+        evaluation.joined = equal is evaluation
+        return None if evaluation.joined else equal
+
+    def __len__(self) -> int:
+        return len(self._whole) + len(self._fresh)

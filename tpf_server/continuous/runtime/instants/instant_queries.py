@@ -1,0 +1,917 @@
+"""Queries that answer at instants: elements in, answers out."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from operator import itemgetter
+from typing import TypeVar, cast
+
+from annotations.terms import QuadPattern, Term
+from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.errors import UnsupportedQueryError
+from tpf_server.continuous.runtime.elements.elements import graph_of
+from tpf_server.continuous.runtime.errors import (
+    ContinuousError,
+    ElementError,
+    EngineLimitError,
+    FailedEvaluationError,
+    JoinLimitError,
+    UnsupportedContinuousQueryError,
+    WindowLimitError,
+)
+from tpf_server.continuous.runtime.instants.builder import TooManyStaticError, has_static
+from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
+from tpf_server.continuous.runtime.instants.csparql_query import (
+    CsparqlQuery,
+    Occurrence,
+    PeriodicAnswer,
+    PhysicalWindow,
+    StreamClause,
+    Trigger,
+    with_graphs_of,
+)
+from tpf_server.continuous.runtime.instants.evaluation import (
+    EvaluationContext,
+    EvaluationRegistry,
+    PartedQuery,
+    PeriodicEvaluation,
+    Question,
+    parted,
+)
+from tpf_server.continuous.runtime.instants.operator_graph import (
+    Knowledge,
+    OperatorGraph,
+    operator_graph,
+)
+from tpf_server.continuous.runtime.instants.periodic_query import (
+    AnswerCallback,
+    Pace,
+    PeriodicQuery,
+)
+from tpf_server.continuous.runtime.instants.rules import RULES, Rule, optimised
+from tpf_server.continuous.runtime.instants.static_table import StaticTables
+from tpf_server.continuous.runtime.instants.timetable import Multimap, StreamTimes, Timetable
+from tpf_server.continuous.runtime.query_engine import QueryEngine
+from tpf_server.continuous.runtime.semantics import says_now
+from tpf_server.continuous.runtime.static.static_data import GraphChange
+from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
+from tpf_server.continuous.runtime.windows.specification import NEVER
+
+# The windows of an engine: shared by queries, found by streams and predicates.
+
+_Predicates = frozenset[TermId] | None
+_Key = tuple[Hashable, ...]
+
+
+class SharedWindows:
+    """The windows that elements enter.
+
+    Queries share equal windows that have the same predicates, where they read the same streams: so
+    they are at the same instants.
+    """
+
+    def __init__(self) -> None:
+        self._shared: dict[_Key, WindowContents] = {}
+        self._listening: Multimap[tuple[Term, TermId | None], WindowContents] = Multimap()
+        self._counting: Multimap[Term, WindowContents] = Multimap()
+
+    def attach(self, registered: PeriodicQuery) -> None:
+        """Connect the views of an evaluation with the windows of their kinds."""
+        for key, view, enter in self._views(registered):
+            window = self._shared.get(key)
+            if window is not None:
+                window.show(view)
+                continue
+            view.reveal()
+            self._shared[key] = view.contents
+            if registered.trigger.counts and not registered.trigger.by_elements:
+                self._counting.add([stream for stream, _ in enter], view.contents)
+            else:
+                self._listening.add(enter, view.contents)
+
+    def detach(self, registered: PeriodicQuery) -> None:
+        """Disconnect the views of an evaluation; drop windows without views."""
+        for key, view, enter in self._views(registered):
+            window = view.contents
+            window.hide(view)
+            if not window.views:
+                del self._shared[key]
+                self._listening.discard(enter, window)
+                self._counting.discard([stream for stream, _ in enter], window)
+
+    def _views(
+        self, registered: PeriodicQuery
+    ) -> Iterator[tuple[_Key, WindowView, list[tuple[Term, TermId | None]]]]:
+        """The views of an evaluation, with the keys of their windows and what enters these."""
+        evaluation, trigger = registered.evaluation, registered.trigger
+        for name, view in evaluation.windows.items():
+            stream = evaluation.inputs[name]
+            # What counts triples counts all.
+            counted = isinstance(view.window, PhysicalWindow)
+            predicates: _Predicates = None if counted else evaluation.predicates
+            shared = trigger.counts or view.window.shared
+            whose: Hashable = (registered.reads, trigger.counts) if shared else view
+            enter = [(stream, each) for each in ((None,) if predicates is None else predicates)]
+            yield (stream, view.window, predicates, whose), view, enter
+
+    def arrive(
+        self, stream: Term, occurrences: Iterable[Occurrence], *, counted: bool = False
+    ) -> Iterator[WindowContents]:
+        """Add the triples of an element to its windows, or those that count; give these."""
+        everything = self._listening.of((stream, None))
+        for each in occurrences:
+            for windows in (everything, self._listening.of((stream, each.triple[1]))):
+                for window in windows:
+                    if not counted or isinstance(window.window, PhysicalWindow):
+                        window.add(each)
+                        yield window
+
+    def count(self, stream: Term, occurrence: Occurrence) -> None:
+        """Add a triple to the windows that it moves."""
+        for window in self._counting.of(stream):
+            window.add(occurrence)
+            # It is there, also where the next answer is for an earlier instant of another stream.
+            window.move(occurrence.at)
+
+    def __len__(self) -> int:
+        return len(self._shared)
+
+
+# From a query to what evaluates it, by what is known of its streams.
+
+# What streams have carried, so that plans may rest on what they have not.
+#
+# A stream that declares its predicates has no others. Of any other stream it is taken that it
+# carries only what it carried so far, as far as a query asks for it. So a pattern with another
+# predicate is static, and its join with other static patterns is evaluated once (paper 003,
+# section 4). When such a triple comes after all, the plans that rest on its absence are made anew,
+# before it is seen.
+
+
+class Learning:
+    """Predicates of streams, as declared and as learned.
+
+    Attributes:
+        declared: of streams that declare them.
+        carried: of other streams, as far as a query asks.
+    """
+
+    def __init__(
+        self,
+        dictionary: TermDictionary,
+        has_static: Callable[[QuadPattern, tuple[Term, ...]], bool],
+        *,
+        enabled: bool,
+    ) -> None:
+        self.declared: dict[Term, frozenset[Term]] = {}
+        self.carried: dict[Term, set[Term]] = {}
+        self._dictionary = dictionary
+        self._has_static = has_static
+        self._enabled = enabled
+        self._assumed: Multimap[tuple[Term, TermId], PeriodicEvaluation] = Multimap()
+
+    def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
+        others = set(self.carried.get(stream, ()))
+        if read:
+            others |= self.declared.get(stream, frozenset())
+        if not others <= predicates:
+            raise EngineLimitError(
+                f"{stream} is read already, with {', '.join(sorted(others - predicates))}"
+            )
+        self.declared[stream] = predicates
+
+    def check(self, stream: Term, predicates: Iterable[str]) -> None:
+        declared = self.declared.get(stream)
+        if declared is not None:
+            for each in predicates:
+                if each not in declared:
+                    raise ElementError(f"{stream} does not declare the predicate {each}")
+
+    def check_triples(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
+        """Check triples against the declaration; see `check`."""
+        if stream in self.declared:
+            decode = self._dictionary.decode
+            self.check(stream, (decode(predicate) for _, predicate, _ in triples))
+
+    def knowledge(
+        self, clauses: Iterable[StreamClause], *, separated: bool = True, learned: bool = True
+    ) -> Knowledge:
+        """Predicates of the windows of a query, as declared and, with `learned`, as carried.
+
+        A plan that is not `separated` assumes nothing.
+        """
+        predicates = {}
+        for clause in clauses if separated else ():
+            declared = self.declared.get(clause.stream)
+            if declared is None and learned and self._enabled:
+                declared = frozenset(self.carried.get(clause.stream, ()))
+            if declared is not None:
+                predicates[clause.graph] = declared
+        return Knowledge(predicates, self._has_static)
+
+    def rest(self, evaluation: PeriodicEvaluation) -> None:
+        assumed = [each for each in evaluation.assumed if each[0] not in self.declared]
+        self._assumed.add(assumed, evaluation)
+
+    def forget(self, evaluation: PeriodicEvaluation) -> None:
+        self._assumed.discard(evaluation.assumed, evaluation)
+
+    def contradicted(
+        self, stream: Term, triples: Sequence[EncodedTriple]
+    ) -> list[PeriodicEvaluation]:
+        """Learn predicates; give the evaluations whose plans assumed that they do not come."""
+        evaluations: dict[PeriodicEvaluation, None] = {}
+        for predicate in {triple[1] for triple in triples}:
+            plans = self._assumed.of((stream, predicate))
+            if plans:
+                self.carried.setdefault(stream, set()).add(self._dictionary.decode(predicate))
+                evaluations.update(dict.fromkeys(plans))
+        return list(evaluations)
+
+
+T = TypeVar("T")
+
+
+class EvaluationPlanner:
+    """Make the evaluations of an engine."""
+
+    def __init__(
+        self,
+        context: EvaluationContext,
+        evaluations: EvaluationRegistry,
+        learning: Learning,
+        rules: tuple[Rule, ...],
+    ) -> None:
+        self._context = context
+        self._static = context.tables.static
+        self._evaluations = evaluations
+        self._learning = learning
+        self._rules = rules
+
+    def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
+        """The operators of a query, as written and after the rules."""
+        knowledge = self._learning.knowledge(query.streams, learned=False)
+        initial = operator_graph(query, self._static.names, knowledge)
+        return initial, optimised(initial, self._rules)
+
+    def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
+        """Make an evaluation and its question, or share one.
+
+        One is shared with queries that differ in constants at most, if no element came since.
+        """
+        try:
+            initial = self._initial(query, separated=True)
+            key, question = question_of(query, initial)
+            result = self._evaluations.fresh(key, arrivals)
+            if result is not None:
+                return result, self.shared(result, query, question)
+
+            made = self._planned(
+                query, lambda graph: PeriodicEvaluation(graph, self._context, arrivals, key)
+            )
+            return made, made.ask(question)
+
+        except UnsupportedQueryError as error:
+            raise UnsupportedContinuousQueryError(str(error)) from error
+        except RecursionError:
+            raise UnsupportedContinuousQueryError("it is nested too deeply") from None
+
+    def shared(
+        self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
+    ) -> Question:
+        """Ask an evaluation of a query that differs in constants at most."""
+        result = evaluation.ask(question)
+        if result is question and not evaluation.widened and question.parts is not None:
+            self._plan_anew(evaluation, query, question.parts)
+        return result
+
+    def plan_anew(self, evaluation: PeriodicEvaluation, query: CsparqlQuery) -> None:
+        """Plan an evaluation again, by what is known now."""
+        parts: PartedQuery | None = None
+        if evaluation.widened:
+            _, question = question_of(query, self._initial(query, separated=True))
+            parts = question.parts
+        self._plan_anew(evaluation, query, parts)
+
+    def _plan_anew(
+        self, evaluation: PeriodicEvaluation, query: CsparqlQuery, parts: PartedQuery | None
+    ) -> None:
+        self._learning.forget(evaluation)
+
+        self._planned(query, lambda graph: evaluation.plan_anew(graph, parts), parts)
+
+        self._learning.rest(evaluation)
+
+    def _initial(self, query: CsparqlQuery, *, separated: bool) -> OperatorGraph:
+        knowledge = self._learning.knowledge(query.streams, separated=separated)
+        return operator_graph(query, self._static.names, knowledge)
+
+    def _planned(
+        self,
+        query: CsparqlQuery,
+        make: Callable[[OperatorGraph], T],
+        parts: PartedQuery | None = None,
+    ) -> T:
+        """Make a plan; one that is not separated where a static part is too large alone."""
+
+        def made(*, separated: bool) -> T:
+            graph = self._initial(query, separated=separated)
+            if parts is not None:
+                graph = replace(graph, query=parts.below)
+            return make(optimised(graph, self._rules))
+
+        with self._context.dictionary.permanently():
+            try:
+                return made(separated=True)
+            except TooManyStaticError:
+                return made(separated=False)
+
+
+def question_of(query: CsparqlQuery, graph: OperatorGraph) -> tuple[Hashable, Question]:
+    """The key that queries share if they differ in constants only, and the question of one."""
+    clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
+    names = clauses, graph.sources.names, query.counts
+    # What is shared by queries with other constants is not evaluated anew for NOW().
+    shares = clauses and query.shares and not says_now(graph.query)
+    parts = parted(graph.query) if shares else None
+    common = graph.query if parts is None else (parts.below, parts.comparisons)
+    key = (common, names) if query.shares else None
+    return key, Question((graph.query, names), graph.query, parts)
+
+
+# Who reads which streams: elements come into the windows of queries.
+
+
+class StreamReaders:
+    """Queries by the streams that they read, with their windows and evaluations.
+
+    Attributes:
+        late: elements that came after an answer that should have seen them.
+        following: triggers that follow the elements of a stream.
+    """
+
+    def __init__(
+        self,
+        evaluations: EvaluationRegistry,
+        learning: Learning,
+        planner: EvaluationPlanner,
+        window_rows: int,
+    ) -> None:
+        self.arrivals = 0
+        self.late = 0
+        self.windows = SharedWindows()
+        self._evaluations = evaluations
+        self._learning = learning
+        self._planner = planner
+        self._window_rows = window_rows
+        self._in_graphs: Counter[Term] = Counter()
+        self._timed: Multimap[Term, PeriodicQuery] = Multimap()
+        self._counting: Multimap[Term, Trigger] = Multimap()
+        self.following: Multimap[Term, Trigger] = Multimap()
+        self._fresh: dict[Hashable, tuple[Trigger, int]] = {}
+        self._whole: dict[Hashable, Trigger] = {}
+        self._most_windows = 1
+        self._answered: int | None = None
+
+    def add(self, registered: PeriodicQuery) -> None:
+        """Add a query; it sees later elements."""
+        evaluation = registered.evaluation
+        self._in_graphs.update(evaluation.in_graphs)
+        self._evaluations.add(evaluation, self.arrivals)
+        self._learning.rest(evaluation)
+        self._most_windows = max(self._most_windows, len(evaluation.windows))
+        if registered.trigger.counts:
+            trigger, since = self._fresh.get(registered.trigger.key, (registered.trigger, -1))
+            if trigger.queries and since == self.arrivals:
+                registered.decide_by(trigger)
+            else:
+                self._fresh[registered.trigger.key] = registered.trigger, self.arrivals
+            self._counting.add(registered.reads, registered.trigger)
+        else:
+            self._timed.add(registered.reads, registered)
+        if registered.trigger.follows:
+            self.following.add(registered.reads, registered.trigger)
+        if evaluation.owners == 1:
+            self.windows.attach(registered)
+
+    def remove(self, registered: PeriodicQuery) -> None:
+        self._timed.discard(registered.reads, registered)
+        self._untrigger(registered)
+        self._in_graphs.subtract(registered.evaluation.in_graphs)
+        self._in_graphs += Counter()
+        self._leave(registered)
+
+    def _untrigger(self, registered: PeriodicQuery) -> None:
+        """Take a query from its trigger; one without queries is gone."""
+        trigger = registered.trigger
+        trigger.queries.pop(registered, None)
+        if trigger.queries:
+            return
+        self._counting.discard(registered.reads, trigger)
+        self.following.discard(registered.reads, trigger)
+        if self._fresh.get(trigger.key, (None, 0))[0] is trigger:
+            del self._fresh[trigger.key]
+        if self._whole.get(trigger.key) is trigger:
+            del self._whole[trigger.key]
+
+    def _leave(self, registered: PeriodicQuery) -> None:
+        evaluation = registered.evaluation
+        evaluation.leave(registered.question)
+        if self._evaluations.remove(evaluation):
+            self._learning.forget(evaluation)
+            evaluation.close()
+            self.windows.detach(registered)
+
+    def read(self, stream: Term) -> bool:
+        """True where a query reads a stream."""
+        return stream in self._timed or stream in self._counting
+
+    def needs_graphs(self, stream: Term) -> bool:
+        """True where a query reads the named graphs of a stream."""
+        return stream in self._in_graphs
+
+    def of(self, stream: Term) -> Sequence[PeriodicQuery]:
+        counting = (query for trigger in self._counting.of(stream) for query in trigger.queries)
+        return *self._timed.of(stream), *counting
+
+    def answered(self, registered: PeriodicQuery, at: int) -> None:
+        """Note an answer; from then on the query may share an evaluation."""
+        if not registered.trigger.counts:
+            registered.last = at
+            self._answered = at if self._answered is None else max(self._answered, at)
+        self.join(registered)
+
+    def join(self, registered: PeriodicQuery) -> None:
+        """Let a query share an equal evaluation, where it sees the same."""
+        equal = self._evaluations.equal(registered.evaluation)
+        if equal is not None:
+            question = registered.question
+            self._leave(registered)
+            registered.share(equal, self._planner.shared(equal, registered.query, question))
+            self._evaluations.add(equal)
+
+    def reported(self, trigger: Trigger) -> None:
+        """Note that a trigger of counting queries has decided; it may go on as an equal one."""
+        equal = self._whole.setdefault(trigger.key, trigger)
+        if equal is not trigger and trigger.equals(equal):
+            for registered in tuple(trigger.queries):
+                self._untrigger(registered)
+                registered.decide_by(equal)
+
+    # ----------------------------------------------------------------------------- elements
+
+    def arrive(
+        self,
+        stream: Term,
+        triples: Sequence[EncodedTriple],
+        at: int,
+        quads: Sequence[EncodedQuad] = (),
+    ) -> list[Occurrence]:
+        """Add an element to the windows that it enters whole.
+
+        Returns:
+            Its occurrences, for `due`.
+        """
+        self.arrivals += 1
+        number = self.arrivals
+        occurrences = [Occurrence(at, number, triple) for triple in triples]
+        readers = self._timed.of(stream)
+        if self._answered is not None and at <= self._answered:
+            passed = [each for each in readers if each.last is not None and at <= each.last]
+            for registered in passed:
+                registered.late += 1
+            self.late += bool(passed)
+        full = False
+        came: Iterable[WindowContents] = self.windows.arrive(stream, occurrences)
+        if quads:
+            # What is in no graph pushes others out of a window that counts.
+            named = self.windows.arrive(
+                with_graphs_of(stream), _with(quads, occurrences), counted=not quads[0][3]
+            )
+            came = chain(came, named)
+        for window in came:
+            full = full or window.held() * self._most_windows > self._window_rows
+        if full:
+            for registered in tuple(self.of(stream)):
+                self._limit(registered)
+        return occurrences
+
+    def due(self, stream: Term, occurrences: Sequence[Occurrence]) -> Iterator[Trigger]:
+        """Count an element, then its triples; give the triggers of queries to answer now."""
+        counting = tuple(self._counting.of(stream))
+        for trigger in counting:
+            if trigger.by_elements and trigger.arrived():
+                yield trigger
+        counting = tuple(each for each in counting if not each.by_elements)
+        for occurrence in occurrences if counting else ():
+            self.windows.count(stream, occurrence)
+            for trigger in counting:
+                if trigger.arrived():
+                    yield trigger
+
+    def _limit(self, registered: PeriodicQuery) -> None:
+        """Stop a query whose windows hold too much."""
+        allowed = self._window_rows
+        if registered.evaluation.held > allowed:
+            error = f"the windows of {registered.name} hold more than {allowed} elements"
+            registered.stop(WindowLimitError(error))
+
+
+def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+    return [
+        each._replace(triple=cast("EncodedTriple", quad))
+        for quad, each in zip(quads, occurrences, strict=True)
+    ]
+
+
+# What happens when an element arrives, and when time passes: answers at instants.
+#
+# An evaluation at instant t sees every element with a timestamp up to t, so it happens when the
+# first later element of its streams arrives, or when `advance` says that t has passed (see
+# `StreamTimes`). Queries are evaluated in the order of time, and at the same instant a registered
+# stream before those that read it.
+#
+
+
+@dataclass(frozen=True, slots=True)
+class InstantSettings:
+    """How queries that answer at instants are evaluated.
+
+    Args:
+        lateness: milliseconds of stream time that evaluations wait for late elements, where these
+            are not put in order before.
+        patience: milliseconds of stream time that a query waits for streams behind others, while
+            the present is not known.
+        eager: evaluate from the first `advance` on, not only from the first element.
+        rules: that rewrite operators.
+        pace: widens steps of queries under load.
+        learn: assume that undeclared streams have only the predicates that came.
+    """
+
+    lateness: int = 0
+    patience: int = 0
+    eager: bool = False
+    rules: tuple[Rule, ...] = RULES
+    pace: Pace | None = None
+    learn: bool = True
+
+
+class InstantQueries:
+    """The queries of an engine that answer at instants: those in C-SPARQL and RSP-QL.
+
+    Args:
+        engine: its terms, static graphs and limits are used.
+        settings: of these queries.
+        skip_idle: skip instants at which the windows of a query are empty.
+        made: takes an element that a query made, for the other queries of the engine.
+
+    Attributes:
+        queries: those that run, by name.
+        abandoned: nothing more is answered, because the engine is about to be closed.
+    """
+
+    def __init__(
+        self,
+        engine: QueryEngine,
+        settings: InstantSettings,
+        *,
+        skip_idle: bool,
+        made: Callable[[Term, list[EncodedTriple], int], None],
+    ) -> None:
+        self._engine = engine
+        self.queries: dict[str, PeriodicQuery] = {}
+        self.abandoned = False
+        self._settings = settings
+        self._skip_idle = skip_idle
+        self._made = made
+        self._dictionary, self._static = engine.dictionary, engine.static
+        self._arriving, self._forgetting = engine.arriving, engine.forgetting
+        self._evaluations = EvaluationRegistry()
+        has = partial(has_static, self._static)
+        self.learning = Learning(self._dictionary, has, enabled=settings.learn)
+        self._tables = StaticTables(self._static, self._dictionary)
+        context = EvaluationContext(
+            self._tables, self._dictionary, engine.environment, engine.limits.join_rows
+        )
+        self._planner = EvaluationPlanner(context, self._evaluations, self.learning, settings.rules)
+        self._readers = StreamReaders(
+            self._evaluations, self.learning, self._planner, engine.limits.window_rows
+        )
+        self._times = StreamTimes(settings.lateness, settings.patience)
+        self._timetable = Timetable(self._times, self.queries)
+        self._graph_names = self._static.names
+        self._static.on_change(self._changing)
+
+    @property
+    def newest(self) -> int:
+        """The newest instant; `NEVER` before the first element."""
+        return self._times.newest
+
+    @property
+    def late(self) -> int:
+        """Elements that came after an answer that should have seen them."""
+        return self._readers.late
+
+    def set_present(self, present: int | None) -> None:
+        """Say what time it is: then an element moves only queries over its stream alone."""
+        self._times.present = present
+
+    def _changing(self, change: GraphChange) -> Callable[[], None]:
+        self._tables.ask(change)
+
+        def finish() -> None:
+            with self._dictionary.permanently():
+                self._tables.change(change)
+            for each in self.queries.values():
+                each.evaluation.refreshed()
+            if self._static.names != self._graph_names:
+                self._graph_names = self._static.names
+                ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
+                for evaluation, query in ranging.items():
+                    self._planner.plan_anew(evaluation, query)
+            self._forgetting.sweep_where_due()
+
+        return finish
+
+    def let_go(self, registered: PeriodicQuery) -> None:
+        """Let go of what a query holds that has ended."""
+        del self.queries[registered.name]
+        self._timetable.remove(registered)
+        self._readers.remove(registered)
+        if self._settings.pace is not None:
+            self._settings.pace.remove(registered)
+
+    # ------------------------------------------------------------------------ what arrives
+
+    def looks_at(self, stream: Term) -> bool:
+        """True where elements of a stream, or their times, matter to a query."""
+        return self._readers.read(stream) or self._timetable.follows(stream)
+
+    def tell(self, at: int) -> None:
+        """Note that all elements up to an instant have come."""
+        self._times.tell(at)
+
+    def pass_by(self, stream: Term, at: int) -> None:
+        """Note the time of a stream that no query looks at."""
+        self._times.came(stream, at)
+
+    def arrive(
+        self,
+        stream: Term,
+        triples: Sequence[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """Take an encoded element, and the name of its graph."""
+        self._times.came(stream, at)
+        # Evaluations may let go of terms, and of queries.
+        self._arriving.append(triples)
+        try:
+            self._announce(stream, at)
+            if self._timetable.pass_on(stream):
+                self._evaluate(self._timetable.due(at))
+            self._forgetting.sweep_where_due()
+        finally:
+            self._arriving.pop()
+        self._enter(stream, triples, at, graph)
+
+    def _announce(self, stream: Term, at: int) -> None:
+        """Tell followers of an element before it enters."""
+        due: list[tuple[int, Trigger]] = []
+        for trigger in tuple(self._readers.following.of(stream)):
+            instant = trigger.passed(at)
+            if instant is not None:
+                due.append((instant, trigger))
+            if trigger.coming(stream, at):
+                self._look(trigger)
+        # Windows that they share do not go back.
+        for instant, trigger in sorted(due, key=itemgetter(0)):
+            self._report(trigger, instant)
+
+    def _look(self, trigger: Trigger) -> None:
+        for registered in trigger.queries:
+            self._timetable.look(registered)
+
+    def _report(self, trigger: Trigger, at: int) -> None:
+        """Answer the queries of a trigger that arrivals moved, as far as there is something new."""
+        instant = trigger.instant(at)
+        if not trigger.holds(instant):
+            return
+        for evaluation in dict.fromkeys(each.evaluation for each in trigger.queries):
+            # Where that is too much, its queries are told when they answer.
+            with suppress(JoinLimitError, FailedEvaluationError):
+                evaluation.move(instant)
+        for registered in tuple(trigger.queries):
+            if registered.state != "running":
+                continue
+            if registered.changed:
+                self._answer(registered, instant)
+            elif not registered.evaluation.joined:
+                self._readers.join(registered)
+        self._readers.reported(trigger)
+
+    def _enter(
+        self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
+    ) -> None:
+        """Add an element to the windows of its stream."""
+        if not self._readers.read(stream):
+            return
+        for evaluation in self.learning.contradicted(stream, triples):
+            users = self._readers.of(stream)
+            query = next(each.query for each in users if each.evaluation is evaluation)
+            self._planner.plan_anew(evaluation, query)
+        self._arriving.append(triples)
+        try:
+            for registered in self._timetable.idle(stream):
+                self._timetable.begin(registered, at)
+            quads = self._with_graph(triples, graph) if self._readers.needs_graphs(stream) else ()
+            occurrences = self._readers.arrive(stream, triples, at, quads)
+            number = self._readers.arrivals
+            for trigger in tuple(self._readers.following.of(stream)):
+                if trigger.came(stream, at, number):
+                    self._look(trigger)
+            for trigger in self._readers.due(stream, occurrences):
+                self._report(trigger, at)
+        finally:
+            self._arriving.pop()
+
+    def _with_graph(
+        self, triples: Sequence[EncodedTriple], graph: Term | None
+    ) -> list[EncodedQuad]:
+        name = 0 if graph is None else self._dictionary.encode(graph)
+        quads = [(*triple, name) for triple in triples]
+        # So it is held as the terms of the triples are.
+        self._arriving[-1] = [*triples, (name, name, name)]
+        return quads
+
+    def advance(self, at: int) -> None:
+        """Evaluate what is due up to an instant; all elements until then have come."""
+        self._times.tell(at)
+        for registered in self._timetable.idle():
+            if self._settings.eager or not registered.query.streams:
+                self._timetable.begin(registered, at - self._settings.lateness)
+        if self._timetable.pass_on():
+            self._evaluate(self._timetable.due())
+        self._forgetting.sweep_where_due()
+
+    def finish(self) -> None:
+        """Evaluate until every query has seen the last element."""
+        if self.newest != NEVER:
+            self._evaluate(self._timetable.due_until_end(self.newest))
+
+    # -------------------------------------------------------------------------- evaluation
+
+    def _evaluate(self, due: Iterable[tuple[int, PeriodicQuery]]) -> None:
+        for at, registered in due:
+            if self.abandoned:
+                return
+            self._evaluate_at(at, registered)
+
+    def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
+        following = registered.trigger.due_after(at)
+        if following is None:
+            self._timetable.rest(registered)
+        else:
+            self._timetable.plan(registered, following)
+        pace = self._settings.pace
+        begun = 0.0 if pace is None else pace.seconds()
+        if registered.trigger.holds(at):
+            self._answer(registered, at)
+        if pace is not None:
+            pace.evaluated(registered, pace.seconds() - begun)
+        idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
+        if idle and not registered.trigger.decides and registered.state == "running":
+            self._timetable.rest(registered)
+            if pace is not None:
+                pace.rest(registered)
+
+    def _answer(self, registered: PeriodicQuery, at: int) -> None:
+        try:
+            answer = registered.answer(at)
+        except Exception as error:  # noqa: BLE001 - it ends this query, and no other
+            if not self.abandoned:
+                registered.stop(
+                    error if isinstance(error, ContinuousError) else FailedEvaluationError(error)
+                )
+            return
+        if answer is None:
+            return
+        self._readers.answered(registered, at)
+        registered.emitted += 1
+        try:
+            registered.take(answer)
+        except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+            registered.fail(error)
+            return
+        if registered.stream is not None and answer.makes_triples:
+            encode = self._dictionary.encode
+            for element in answer.elements:
+                triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
+                try:
+                    self.learning.check_triples(registered.stream, triples)
+                except ElementError as error:
+                    registered.stop(error)
+                    return
+                self._arriving.append(triples)
+                try:
+                    self._made(registered.stream, triples, answer.at)
+                    self._announce(registered.stream, answer.at)
+                finally:
+                    self._arriving.pop()
+                self._enter(registered.stream, triples, answer.at, graph_of(element))
+
+    def abandon(self) -> None:
+        """End the evaluation under way; called from another thread."""
+        self.abandoned = True
+        for each in tuple(self.queries.values()):
+            each.evaluation.end()
+
+    def holders(self) -> Iterable[object]:
+        evaluations = [each.evaluation for each in self.queries.values()]
+        return evaluations, self._readers.windows, self._tables
+
+    def static_holders(self) -> Iterable[object]:
+        for table in self._tables:
+            yield from table.holders
+
+    # ----------------------------------------------------------------------------- queries
+
+    def start(
+        self, name: str, query: CsparqlQuery, callback: AnswerCallback | None
+    ) -> PeriodicQuery:
+        """Start a query; it sees later elements.
+
+        Raises:
+            UnsupportedContinuousQueryError: nothing says when to evaluate it, or it feeds itself.
+        """
+        if not query.continuous:
+            raise UnsupportedContinuousQueryError(
+                "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
+            )
+        evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
+        backlog = self._engine.limits.backlog
+        registered = PeriodicQuery(
+            name, query, (evaluation, question), callback, backlog, self._engine.drop
+        )
+        try:
+            self._timetable.add(registered)
+        except UnsupportedContinuousQueryError:
+            evaluation.leave(question)
+            if not evaluation.owners:
+                evaluation.close()
+            raise
+        self._readers.add(registered)
+        if self._settings.pace is not None:
+            self._settings.pace.add(registered)
+        self.queries[name] = registered
+        return registered
+
+    def ask(self, query: CsparqlQuery) -> PeriodicAnswer:
+        """Answer a query without streams, once."""
+        evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
+        at = max(self.newest, 0)
+        if says_now(query.query):
+            evaluation.plan_at(at)
+        try:
+            answers = evaluation.answers(at, question)
+            return query.answer("", at, query.query, answers.output.variables, answers.rows())
+        finally:
+            evaluation.leave(question)
+            if not evaluation.owners:
+                evaluation.close()
+
+    def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
+        """The operators of a query, as written and after the rules."""
+        return self._planner.explain(query)
+
+    def link(
+        self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool = True
+    ) -> None:
+        """Declare that others make a stream from streams, for order and cycles.
+
+        Args:
+            name: for `unlink`.
+            made: the IRI of the stream.
+            reads: the IRIs of its origins.
+            may_feed_itself: it may be among its origins.
+
+        Raises:
+            UnsupportedContinuousQueryError: a query would feed itself.
+        """
+        self._timetable.link(name, made, reads, may_feed_itself=may_feed_itself)
+
+    def unlink(self, name: str) -> None:
+        """Undo `link`."""
+        self._timetable.unlink(name)
+
+    def declare(self, stream: Term, predicates: Iterable[Term]) -> None:
+        """Declare all predicates of a stream; elements with others are refused.
+
+        Raises:
+            EngineLimitError: queries read others in it.
+        """
+        self.learning.declare(stream, frozenset(predicates), read=self._readers.read(stream))

@@ -1,0 +1,415 @@
+"""Decide which queries are evaluated next, and which ones wait for an element."""
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from annotations.terms import Term
+from tpf_server.continuous.runtime.due_instants import DueInstants
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
+from tpf_server.continuous.runtime.windows.specification import NEVER
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+class Multimap(Generic[KeyT, ItemT]):
+    """Items by keys, in order; a key without items is gone."""
+
+    def __init__(self) -> None:
+        self._items: dict[KeyT, dict[ItemT, None]] = {}
+
+    def add(self, keys: Iterable[KeyT], item: ItemT) -> None:
+        """Put an item under each of these keys."""
+        for key in keys:
+            self._items.setdefault(key, {})[item] = None
+
+    def discard(self, keys: Iterable[KeyT], item: ItemT) -> None:
+        """Take an item from each of these keys, where it is."""
+        for key in keys:
+            items = self._items.get(key, {})
+            items.pop(item, None)
+            if not items:
+                self._items.pop(key, None)
+
+    def of(self, key: KeyT) -> Collection[ItemT]:
+        """A live view of the items of a key."""
+        return self._items.get(key, {}).keys()
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._items
+
+    def clear(self) -> None:
+        self._items.clear()
+
+
+# Until which instant everything has come, stream by stream, and so for queries over them.
+
+
+class StreamTimes:
+    """The progress of streams.
+
+    An element says that everything before it has come of its stream. A query over several streams
+    has passed an instant when all of them have. It does not wait for streams that are more than the
+    patience behind the foremost, nor beyond the present, if that is known.
+    """
+
+    def __init__(self, lateness: int, patience: int) -> None:
+        self.present: int | None = None
+        self.newest = NEVER
+        self._lateness = lateness
+        self._patience = patience
+        self._passed: dict[Term, int] = {}
+        self._told = NEVER
+
+    def came(self, stream: Term, at: int) -> None:
+        if at > self.newest:
+            self.newest = at
+        if at > self._passed.get(stream, NEVER):
+            self._passed[stream] = at - 1
+
+    def tell(self, at: int) -> None:
+        """All elements up to an instant have come, of all streams."""
+        self.newest = max(self.newest, at)
+        self._told = max(self._told, at)
+
+    def passed(self, streams: Collection[Term], awaited: Collection[Term]) -> int:
+        """The instant up to which all has come of some streams, `awaited` of them from outside."""
+        own = self._passed
+        if len(streams) == 1:
+            (stream,) = streams
+            return max(own.get(stream, NEVER), self._told) - self._lateness
+        foremost = max([own.get(each, NEVER) for each in streams], default=NEVER)
+        last = min([own.get(each, NEVER) for each in awaited], default=NEVER)
+        present = self.present
+        bound = foremost - self._patience if present is None else min(foremost, present - 1)
+        return max(last, bound, self._told) - self._lateness
+
+
+# Which queries make the streams that others read, and so in which order they are evaluated.
+
+
+class Streams(NamedTuple):
+    """Streams that reach a query: all `seen`, and those `awaited` from outside."""
+
+    seen: frozenset[Term]
+    awaited: frozenset[Term]
+
+
+class Feeding:
+    """Streams that are made from streams."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
+        self.makers: Multimap[Term, PeriodicQuery] = Multimap()
+
+    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+        """A stream is made elsewhere from others."""
+        self._links[name] = (made, frozenset(reads))
+
+    def unlink(self, name: str) -> bool:
+        """Undo `link`; true if there was one."""
+        return self._links.pop(name, None) is not None
+
+    def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
+        """Rank these queries, and those whose triples they read."""
+        makers = self.makers
+        ranks: dict[PeriodicQuery, int] = {}
+
+        def rank(query: PeriodicQuery, above: tuple[str, ...]) -> int:
+            if query.name in above:
+                raise UnsupportedContinuousQueryError(
+                    f"{query.name} would feed itself through its streams"
+                )
+            if query not in ranks:
+                origins = {stream for each in query.reads for stream in self._origins(each)}
+                path = (*above, query.name)
+                below = [rank(e, path) for stream in origins for e in makers.of(stream)]
+                ranks[query] = 1 + max(below, default=0)
+            return ranks[query]
+
+        for query in queries:
+            rank(query, ())
+            for stream in query.reads:
+                for maker in makers.of(stream):
+                    if maker.query.query.form in ("SELECT", "ASK"):
+                        raise UnsupportedContinuousQueryError(
+                            f"{query.name} reads {stream}, whose elements are no triples: "
+                            f"{maker.name} is a {maker.query.query.form}"
+                        )
+        return ranks
+
+    def streams_from(self, reads: Iterable[Term]) -> Streams:
+        seen: set[Term] = set()
+        awaited: set[Term] = set()
+        asked = list(reads)
+        while asked:
+            stream = asked.pop()
+            if stream in seen:
+                continue
+            seen.add(stream)
+            made_from = [each.reads for each in self.makers.of(stream)]
+            made_from += [reads for made, reads in self._links.values() if made == stream]
+            if not made_from:
+                awaited.add(stream)
+            for each in made_from:
+                asked += each
+        return Streams(frozenset(seen), frozenset(awaited))
+
+    def _origins(self, stream: Term) -> set[Term]:
+        """A stream, and those that it is made from elsewhere."""
+        result: set[Term] = set()
+        asked = [stream]
+        while asked:
+            each = asked.pop()
+            if each not in result:
+                result.add(each)
+                asked += (s for made, reads in self._links.values() if made == each for s in reads)
+        return result
+
+
+def _made(registered: PeriodicQuery) -> tuple[Term, ...]:
+    return () if registered.stream is None else (registered.stream,)
+
+
+_Due = tuple[int, PeriodicQuery]
+
+
+class _Timeline:
+    """Queries over the same streams, and so with the same progress.
+
+    Attributes:
+        done: until when due instants were evaluated.
+        due: instants beyond the progress.
+    """
+
+    def __init__(self, streams: Streams, passed: int) -> None:
+        self.streams = streams
+        self.passed = self.done = passed
+        self.queries = 0
+        self.due: DueInstants[PeriodicQuery] = DueInstants()
+
+
+class Timetable:
+    """The next instants of queries, by time, then by rank."""
+
+    def __init__(self, times: StreamTimes, queries: Mapping[str, PeriodicQuery]) -> None:
+        self._times = times
+        self._queries = queries
+        self._feeding = Feeding()
+        self._timelines: dict[Streams, _Timeline] = {}
+        self._moved_by: Multimap[Term, _Timeline] = Multimap()
+        self._of: dict[PeriodicQuery, _Timeline] = {}
+        self._ready: DueInstants[PeriodicQuery] = DueInstants()
+        self._reached: list[_Timeline] = []
+        self._gives = False
+        self._idle: dict[PeriodicQuery, None] = {}
+        self._idle_readers: Multimap[Term, PeriodicQuery] = Multimap()
+
+    # ----------------------------------------------------------------------------- queries
+
+    def add(self, registered: PeriodicQuery) -> None:
+        self._feeding.makers.add(_made(registered), registered)
+        try:
+            if registered.stream is None:
+                # Only who makes a stream can stand before others.
+                self._rank([registered])
+                self._join(registered)
+            else:
+                self._arrange([*self._queries.values(), registered])
+        except UnsupportedContinuousQueryError:
+            self._feeding.makers.discard(_made(registered), registered)
+            raise
+        if registered.trigger.timed:
+            self.rest(registered)
+
+    def remove(self, registered: PeriodicQuery) -> None:
+        self._wake(registered)
+        self._give_up(registered)
+        self._feeding.makers.discard(_made(registered), registered)
+        if registered.stream is not None:
+            self._arrange(self._queries.values())
+        elif registered in self._of:
+            timeline = self._of.pop(registered)
+            timeline.queries -= 1
+            if not timeline.queries:
+                del self._timelines[timeline.streams]
+                self._moved_by.discard(timeline.streams.seen, timeline)
+
+    def link(self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool) -> None:
+        reads = frozenset(reads)
+        if not may_feed_itself and made in self._feeding.streams_from(reads).seen:
+            raise UnsupportedContinuousQueryError(f"{name} would feed itself through its streams")
+        self._feeding.link(name, made, reads)
+        try:
+            self._arrange(self._queries.values())
+        except UnsupportedContinuousQueryError:
+            self.unlink(name)
+            raise
+
+    def unlink(self, name: str) -> None:
+        if self._feeding.unlink(name):
+            self._arrange(self._queries.values())
+
+    def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
+        """Rank queries and find their streams again."""
+        queries = tuple(queries)
+        planned = dict(self._ready.next)
+        for timeline in self._timelines.values():
+            planned.update(timeline.due.next)
+        self._rank(queries)
+        self._timelines.clear()
+        self._moved_by.clear()
+        self._of.clear()
+        self._ready.clear()
+        for registered in queries:
+            self._join(registered)
+            if registered in planned:
+                self.plan(registered, planned[registered])
+
+    def _rank(self, queries: Iterable[PeriodicQuery]) -> None:
+        for registered, rank in self._feeding.ranks(queries).items():
+            registered.rank = rank
+
+    def _join(self, registered: PeriodicQuery) -> None:
+        if not registered.trigger.timed:
+            return
+        streams = self._feeding.streams_from(registered.reads)
+        timeline = self._timelines.get(streams)
+        if timeline is None:
+            timeline = _Timeline(streams, self._times.passed(*streams))
+            self._timelines[streams] = timeline
+            self._moved_by.add(streams.seen, timeline)
+        timeline.queries += 1
+        self._of[registered] = timeline
+
+    # ------------------------------------------------------------------------------ instants
+
+    def begin(self, registered: PeriodicQuery, at: int) -> None:
+        """Wake a query at an instant, but after those that are done.
+
+        So a late element does not bring back its time.
+        """
+        done, last = self._of[registered].done, registered.last
+        first = registered.trigger.due_first(max(at, done + 1))
+        if first is not None and last is not None and first <= last:
+            first = registered.trigger.due_after(last)
+        if first is not None:
+            self._wake(registered)
+            self.plan(registered, first)
+
+    def look(self, registered: PeriodicQuery) -> None:
+        """Plan an instant that elements decided, if it is earlier."""
+        at = registered.trigger.wanted(self._of[registered].done)
+        if at is None:
+            return
+        planned = self._ready.next.get(registered, self._of[registered].due.next.get(registered))
+        if planned is None or at < planned:
+            self._wake(registered)
+            self.plan(registered, at)
+
+    def plan(self, registered: PeriodicQuery, at: int) -> None:
+        """Plan the next instant of a query."""
+        timeline = self._of[registered]
+        due, other = timeline.due, self._ready
+        if at <= timeline.passed:
+            due, other = other, due
+        other.give_up(registered)
+        due.plan(at, (registered.rank, registered.number), registered)
+
+    def rest(self, registered: PeriodicQuery) -> None:
+        """Let a query wait for an element."""
+        self._give_up(registered)
+        self._idle[registered] = None
+        self._idle_readers.add(registered.reads, registered)
+
+    def _wake(self, registered: PeriodicQuery) -> None:
+        if registered in self._idle:
+            del self._idle[registered]
+            self._idle_readers.discard(registered.reads, registered)
+
+    def _give_up(self, registered: PeriodicQuery) -> None:
+        if registered in self._of:
+            self._ready.give_up(registered)
+            self._of[registered].due.give_up(registered)
+
+    def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
+        """The queries that wait for an element of a stream, or of any."""
+        return tuple(self._idle if stream is None else self._idle_readers.of(stream))
+
+    # ---------------------------------------------------------------------------------- time
+
+    def follows(self, stream: Term) -> bool:
+        """True where the time of a stream moves a query."""
+        return stream in self._moved_by
+
+    def pass_on(self, stream: Term | None = None) -> bool:
+        """Progress of a stream, or of all; true where something is due."""
+        moved = self._timelines.values() if stream is None else self._moved_by.of(stream)
+        for timeline in moved:
+            passed = self._times.passed(*timeline.streams)
+            if passed > timeline.passed:
+                self._reach(timeline, passed)
+                self._reached.append(timeline)
+        if not self._ready.next and not self._gives:
+            self._settle()
+        return bool(self._ready.next)
+
+    def due(self, before: int | None = None) -> Iterator[_Due]:
+        """Give due queries; more may be planned meanwhile.
+
+        While a query answers, elements made of it only release instants `before` them.
+        """
+        if self._gives and before is not None:
+            yield from self._in_order(before - 1)
+            return
+        yield from self._in_order(-NEVER)
+        self._settle()
+
+    def _settle(self) -> None:
+        for timeline in self._reached:
+            timeline.done = max(timeline.done, timeline.passed)
+        self._reached.clear()
+
+    def due_until_end(self, end: int) -> Iterator[_Due]:
+        """Give due queries until each has seen the last instant."""
+        timelines = tuple(self._timelines.values())
+        passed = [each.passed for each in timelines]
+        until = [each.trigger.due_at_end(end) for each in self._of]
+        for timeline in timelines:
+            self._reach(timeline, max(until))
+        ended = []
+        for at, registered in self._in_order(-NEVER):
+            if at > registered.trigger.due_at_end(end):
+                ended.append((at, registered))
+            else:
+                yield at, registered
+        for timeline, before in zip(timelines, passed, strict=True):
+            timeline.passed = before
+        for at, registered in ended:
+            if registered in self._of:
+                self.plan(registered, at)
+
+    def _reach(self, timeline: _Timeline, passed: int) -> None:
+        timeline.passed = passed
+        due = timeline.due
+        while (result := due.first(passed + 1)) is not None:
+            due.drop()
+            self.plan(result[1], result[0])
+
+    def _in_order(self, until: int) -> Iterator[_Due]:
+        ready, outer = self._ready, self._gives
+        self._gives = True
+        try:
+            while (result := ready.first(until + 1)) is not None:
+                at, registered = result
+                ready.drop()
+                timeline = self._of[registered]
+                timeline.done = max(timeline.done, at - 1)
+                yield at, registered
+        finally:
+            self._gives = outer
+
+    def __len__(self) -> int:
+        planned = sum(len(each.due.heap) for each in self._timelines.values())
+        return len(self._ready.heap) + planned + len(self._idle)

@@ -1,0 +1,340 @@
+"""Assign solutions to the queries whose constants compare with them, by an index of these."""
+
+import sys
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId, projection
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Node
+from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
+from tpf_client.sparql.expressions.compiler import Compiler
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.expressions.inlined import (
+    DECIMAL,
+    INTEGER,
+    SERIAL,
+    TAG,
+    TAG_BITS,
+    decimal_of,
+)
+from tpf_server.continuous.runtime.static.static_cache import INSTANCE
+
+_Number: TypeAlias = int | Decimal
+MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Comparisons that the index answers, each with its form with exchanged sides."""
+
+
+class ConstantIndex:
+    """The constants c of queries for which ``value operator c`` is true.
+
+    Integers and decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked
+    up; other constants, and all where the value is another literal, are tried.
+    """
+
+    def __init__(
+        self, operator: str, test: Callable[[Solution], bool], dictionary: TermDictionary
+    ) -> None:
+        self.tried = 0
+        self._operator = operator
+        self._test = test
+        self._dictionary = dictionary
+        self._queries: dict[TermId, dict[int, None]] = {}
+        self._numbers: list[tuple[_Number, TermId]] = []
+        self._literals: dict[TermId, None] = {}
+
+    def add(self, constant: TermId, query: int) -> None:
+        queries = self._queries.get(constant)
+        if queries is None:
+            queries = self._queries[constant] = {}
+            number = self._number(constant)
+            if number is not None:
+                insort(self._numbers, (number, constant))
+            elif not self._named(constant):
+                self._literals[constant] = None
+        queries[query] = None
+
+    def remove(self, constant: TermId, query: int) -> None:
+        queries = self._queries[constant]
+        del queries[query]
+        if queries:
+            return
+        del self._queries[constant]
+        number = self._number(constant)
+        if number is not None:
+            del self._numbers[bisect_left(self._numbers, (number, constant))]
+        else:
+            self._literals.pop(constant, None)
+
+    def queries(self, value: TermId) -> list[int]:
+        result: list[int] = []
+        queries = self._queries
+        for constant in self._constants(value):
+            result += queries[constant]
+        return result
+
+    def _constants(self, value: TermId) -> list[TermId]:
+        if value == UNBOUND:
+            return []
+        if self._named(value):
+            # Nothing else is equal to it, and it has no order.
+            return [value] if self._operator == "=" and value in self._queries else []
+        number = self._number(value)
+        tried: list[TermId] = list(self._literals)
+        if number is None:
+            tried += [constant for _, constant in self._numbers]
+            result = []
+        else:
+            result = self._ordered(number)
+        self.tried += len(tried)
+        return result + [constant for constant in tried if self._test((value, constant))]
+
+    def _ordered(self, value: _Number) -> list[TermId]:
+        numbers = self._numbers
+        first = bisect_left(numbers, value, key=_number_of)
+        last = bisect_right(numbers, value, key=_number_of)
+        begin, end = {
+            "=": (first, last),
+            "<": (last, None),
+            "<=": (first, None),
+            ">": (0, first),
+            ">=": (0, last),
+        }[self._operator]
+        return [constant for _, constant in numbers[begin:end]]
+
+    def _number(self, identifier: TermId) -> _Number | None:
+        tag = identifier & TAG
+        if tag == INTEGER:
+            return identifier >> TAG_BITS
+        return decimal_of(identifier) if tag == DECIMAL else None
+
+    def _named(self, identifier: TermId) -> bool:
+        """True for an IRI or a blank node."""
+        tag = identifier & TAG
+        if tag:
+            return tag == SERIAL
+        text = self._dictionary.texts[identifier]
+        return text[0] == "_" or (text[0] == "<" and text[1] != "<")
+
+
+def _number_of(entry: tuple[_Number, TermId]) -> _Number:
+    return entry[0]
+
+
+# Conditions that compare a value of a solution with a constant of a query.
+
+_SIDES = (Variable("?.value"), Variable("?.constant"))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A condition that compares a value of a solution with the constant of a query."""
+
+    operator: str
+    variable: Variable
+    value: Callable[[Solution], TermId]
+    test: Callable[[Solution], bool]
+
+
+AFTER: Final = Variable("?.after")
+"""Has the last query, by its number, that does not see a solution, though its stamps say so; also
+the beginning of such names."""
+
+
+def lifted_variable(number: int) -> Variable:
+    """Return the variable that stands for a constant."""
+    return Variable(f"?.c{number}")
+
+
+def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
+    """Return operator, value and constant of a condition that compares with one."""
+    match condition:
+        case Call(operator, (left, Constant(term))) if operator in MIRRORED and not isinstance(
+            left, Constant
+        ):
+            return operator, left, term
+        case Call(operator, (Constant(term), left)) if operator in MIRRORED and not isinstance(
+            left, Constant
+        ):
+            return MIRRORED[operator], left, term
+    return None
+
+
+def comparison(
+    condition: Expression, schema: Sequence[Variable], environment: Environment
+) -> Comparison:
+    """Compare a value with the variable that stands for a constant."""
+    match condition:
+        case Call(operator, (left, VariableRef(variable))):
+            whole = Call(operator, tuple(map(VariableRef, _SIDES)))
+            test = Compiler(environment, _SIDES).condition(whole)
+            value = Compiler(environment, schema).binding(left)
+            return Comparison(operator, variable, value, test)
+    raise AssertionError(condition)
+
+
+class Dispatch(Node):
+    """Solutions with the queries that want them, computed once for all queries.
+
+    The column `INSTANCE` holds the numbers of these queries, as a tuple, or that of one of them.
+    Where it is there already it stays, and the constants of that query decide.
+
+    Args:
+        comparisons: the conditions, at least one; constants are looked up for the first.
+        stamps: the columns with stamps (see `Watermark`), which are left out: a query gets the
+            solutions whose stamps are not below its number.
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        comparisons: Sequence[Comparison],
+        stamps: Sequence[Variable],
+        dictionary: TermDictionary,
+    ) -> None:
+        afters = [name for name in upstream.schema if name.startswith(AFTER)]
+        hidden = {*stamps, *afters}
+        kept = [position for position, name in enumerate(upstream.schema) if name not in hidden]
+        schema = [upstream.schema[position] for position in kept]
+        apart = INSTANCE in schema
+        super().__init__(
+            schema if apart else (*schema, INSTANCE),
+            upstream.certain - hidden | {INSTANCE},
+            monotone=upstream.monotone,
+        )
+        self._comparisons = tuple(comparisons)
+        self._constants: dict[int, Solution] = {}
+        first, *self._others = comparisons
+        self._value = first.value
+        self.index = ConstantIndex(first.operator, first.test, dictionary)
+        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._afters = [upstream.schema.index(name) for name in afters]
+        self._kept = kept if stamps else None
+        if apart:
+            self._column = schema.index(INSTANCE)
+            upstream.connect(self._push_one)
+        else:
+            upstream.connect(self._push)
+
+    def add(self, number: int, constants: Sequence[TermId]) -> None:
+        self._constants[number] = tuple(constants)
+        self.index.add(constants[0], number)
+
+    def remove(self, number: int) -> None:
+        self.index.remove(self._constants.pop(number)[0], number)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Return the cells that stand for the constants of `add`."""
+        return tuple(each.variable for each in self._comparisons)
+
+    def _push_one(self, solution: Solution, count: int) -> None:
+        constants = self._constants[solution[self._column]]
+        for comparison, constant in zip(self._comparisons, constants, strict=True):
+            if not comparison.test((comparison.value(solution), constant)):
+                return
+        self.emit(solution, count)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        numbers = self.index.queries(self._value(solution))
+        if not numbers:
+            return
+        if self._others:
+            numbers = self._meeting(solution, numbers)
+        if self._kept is not None:
+            after, until = self._seen_by(solution)
+            numbers = [number for number in numbers if after < number <= until]
+            solution = tuple([solution[position] for position in self._kept])
+        if numbers:
+            self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
+
+    def _meeting(self, solution: Solution, numbers: list[int]) -> list[int]:
+        """Return the queries whose further constants a solution meets."""
+        for position, comparison in enumerate(self._others, start=1):
+            value, test = comparison.value(solution), comparison.test
+            numbers = [n for n in numbers if test((value, self._constants[n][position]))]
+        return numbers
+
+    def _seen_by(self, solution: Solution) -> tuple[int, int]:
+        """Return the last query that does not see a solution yet, and the last that does."""
+        after = max([solution[position] for position in self._afters], default=0)
+        return after, _least(solution, self._stamps)
+
+
+def _least(solution: Solution, positions: Sequence[int]) -> int:
+    """Return the least stamp of a solution; one of static data alone has none, and all see it."""
+    return min([each for at in positions if (each := solution[at])], default=sys.maxsize)
+
+
+class NettingDispatch(Dispatch):
+    """A `Dispatch` of solutions whose stamps change: what a query sees of them is netted."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._held: dict[Solution, list[tuple[Solution, int]]] = {}
+
+    @property
+    def pending(self) -> bool:
+        """True if solutions changed."""
+        return bool(self._held)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        assert self._kept is not None, "without stamps there is nothing to net"
+        visible = tuple([solution[position] for position in self._kept])
+        self._held.setdefault(visible, []).append((solution, count))
+
+    def flush(self) -> None:
+        """Send what has changed for each query."""
+        held, self._held = self._held, {}
+        for visible, own in held.items():
+            changes = [(*self._seen_by(each), count) for each, count in own]
+            alike: dict[int, list[int]] = {}
+            solution, _ = own[0]
+            for number in self._meeting(solution, self.index.queries(self._value(solution))):
+                total = 0
+                for after, until, count in changes:
+                    if after < number <= until:
+                        total += count
+                if total:
+                    alike.setdefault(total, []).append(number)
+            for total, numbers in alike.items():
+                self.emit((*visible, tuple(numbers)), total)  # type: ignore[arg-type]
+
+
+class Newest(Node):
+    """The keys of rows with stamps, each with its latest stamp: who came until then sees the key.
+
+    Args:
+        stamps: the columns with stamps; the least of a row counts.
+        stamp: the column of the latest.
+    """
+
+    def __init__(
+        self, upstream: Node, keys: Sequence[Variable], stamps: Sequence[Variable], stamp: Variable
+    ) -> None:
+        super().__init__((*keys, stamp), upstream.certain & {*keys} | {stamp}, monotone=False)
+        self._key = projection(upstream.schema, keys)
+        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._counts: dict[Solution, dict[int, int]] = {}
+        upstream.connect(self._push)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        key = self._key(solution)
+        counts = self._counts.setdefault(key, {})
+        before = max([stamp for stamp, total in counts.items() if total > 0], default=0)
+        stamp = _least(solution, self._stamps)
+        counts[stamp] = counts.get(stamp, 0) + count
+        if not counts[stamp]:
+            del counts[stamp]
+            if not counts:
+                del self._counts[key]
+        now = max([stamp for stamp, total in counts.items() if total > 0], default=0)
+        if now != before:
+            if before:
+                self.emit((*key, before), -1)
+            if now:
+                self.emit((*key, now), 1)

@@ -1,0 +1,782 @@
+"""The plan of a query, or of several that differ in constants: its dataflow and its sources."""
+
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.build.builder import Builder
+from tpf_client.dataflow.build.modifiers_builder import build_group
+from tpf_client.dataflow.changes import Solution, projection
+from tpf_client.dataflow.node import Dataflow, Input, Key, Node, Work
+from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project, Union
+from tpf_client.dataflow.operators.closure import Closure
+from tpf_client.dataflow.operators.hash_join import HashJoin
+from tpf_client.dataflow.operators.matching import LeftJoin
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
+from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
+from tpf_client.dataflow.state.groups import Grouping, Groups, GroupState
+from tpf_client.errors import LimitError
+from tpf_client.sparql import algebra
+from tpf_client.sparql.expressions.compiler import CALLS, Compiler, is_volatile
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.expressions.typed_terms import Remembered
+from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
+from tpf_client.sparql.scopes import in_scope, variables_in
+from tpf_server.continuous.runtime.delivery import Delivery
+from tpf_server.continuous.runtime.errors import JoinLimitError
+from tpf_server.continuous.runtime.plans.dispatch import (
+    AFTER,
+    Dispatch,
+    NettingDispatch,
+    Newest,
+    comparison,
+)
+from tpf_server.continuous.runtime.plans.leaves import (
+    STAMP,
+    UNTIL,
+    ContinuousLeaves,
+    PlanContext,
+    QueryPlan,
+)
+from tpf_server.continuous.runtime.plans.slices import Copies, Slices
+from tpf_server.continuous.runtime.static.static_cache import INSTANCE, SLICE, Instance
+from tpf_server.continuous.runtime.static.static_data import GraphChange
+from tpf_server.continuous.runtime.windows.specification import StreamTime
+from tpf_server.continuous.runtime.windows.window_input import WindowInput
+
+# OFFSET and LIMIT of queries that differ in other constants, too: each has an order of its own.
+
+MakeSlice: TypeAlias = Callable[[Node, int, int | None], Node]
+
+
+class OwnSlices(Node):
+    """Slice the rows of each query; the column `INSTANCE` holds the number of the query.
+
+    A change costs the queries whose rows it concerns.
+
+    Args:
+        upstream: solutions, with the numbers of their queries in the column, or that of one.
+        make: makes the filter of the part of one query.
+    """
+
+    def __init__(self, upstream: Node, make: MakeSlice) -> None:
+        super().__init__(upstream.schema, upstream.certain, monotone=False)
+        self._upstream = upstream
+        self._make = make
+        self._column = upstream.schema.index(INSTANCE)
+        self._parts: dict[int, tuple[Input, Node]] = {}
+        self._touched: dict[Node, None] = {}
+        upstream.connect(self._push)
+
+    @property
+    def pending(self) -> bool:
+        """True if some part has changed."""
+        return bool(self._touched)
+
+    def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
+        """Add a query, before its rows come."""
+        assert news, "it goes on with what it had, which nobody else has"
+        entry = Input(self._upstream.schema, self._upstream.certain)
+        part = self._make(entry, offset, limit)
+        part.connect(lambda row, count: self.emit(row, count))
+        self._parts[number] = (entry, part)
+
+    def remove(self, number: int) -> None:
+        _, part = self._parts.pop(number)
+        self._touched.pop(part, None)
+
+    def flush(self) -> None:
+        """Send the changes of the parts of queries whose rows came or went."""
+        touched, self._touched = self._touched, {}
+        for part in touched:
+            part.flush()
+
+    def _push(self, solution: Solution, count: int) -> None:
+        column, touched = self._column, self._touched
+        numbers: Any = solution[column]
+        if not isinstance(numbers, tuple):
+            numbers = (numbers,)
+        before, after = solution[:column], solution[column + 1 :]
+        for number in numbers:
+            result = self._parts.get(number)
+            if result is not None:
+                entry, part = result
+                touched[part] = None
+                entry.push((*before, number, *after), count)
+
+
+# Groups that are news whenever they get solutions, and what of a query they are for.
+
+
+class EmittingGroup(Node):
+    """Groups whose row is there once for each solution of their last tick.
+
+    This is the way of the original engine.
+    """
+
+    def __init__(self, upstream: Node, how: Grouping) -> None:
+        super().__init__(how.schema, how.certain, monotone=False)
+        self.groups = Groups(how, counts_fresh=True)
+        self._shown: dict[Key, tuple[Solution, int]] = {}
+        upstream.connect(self.groups.sink())
+
+    def limit(self, work: Work) -> None:
+        self.groups.limit(work)
+
+    @property
+    def pending(self) -> bool:
+        """True if a group changed."""
+        return bool(self.groups.touched)
+
+    def flush(self) -> None:
+        groups, shown = self.groups, self._shown
+        if not groups.touched:
+            return
+        for group in groups.touched:
+            key = group.key
+            assert key is not None
+            count, group.fresh = group.fresh, 0
+            now = (groups.row(group), count) if count and group.total > 0 else None
+            # Also where the row is that of the last tick: what is new is that solutions came.
+            before = shown.pop(key, None)
+            if before is not None:
+                self.emit(before[0], -before[1])
+            if now is not None:
+                shown[key] = now
+                self.emit(*now)
+        groups.drained()
+
+
+class StampedGroups(Node):
+    """Groups of rows with stamps: what each query sees of a group that came late (see `Watermark`).
+
+    The rows of a group are cut at their stamps. A part has the rows that came since its cut, for
+    the queries between the cut before, which is in the column `AFTER`, and its own. A row counts in
+    as many parts as its group has older cuts, and these go with their rows.
+
+    Args:
+        stamps: the columns with stamps; the least of them counts.
+        emitting: as `EmittingGroup` does.
+    """
+
+    def __init__(
+        self, upstream: Node, how: Grouping, stamps: Sequence[Variable], *, emitting: bool
+    ) -> None:
+        super().__init__((*how.schema, AFTER, UNTIL), how.certain | {AFTER, UNTIL}, monotone=False)
+        self._how = how
+        self._groups = Groups(how)
+        self._emitting = emitting
+        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._parts: dict[Key, dict[int, GroupState]] = {}
+        # Of each cut its own rows: the arguments of their aggregates, with their counts.
+        self._rows: dict[Key, dict[int, Counter[Any]]] = {}
+        self._shown: dict[Key, Counter[Solution]] = {}
+        self._touched: dict[Key, None] = {}
+        upstream.connect(self._push)
+
+    def limit(self, work: Work) -> None:
+        self._groups.limit(work)
+
+    @property
+    def pending(self) -> bool:
+        """True if a group changed."""
+        return bool(self._touched)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        values = self._how.values_of(solution)
+        width = len(self._how.keys)
+        key, arguments = values[:width], values[width:]
+        if not self._how.passes(key):
+            return
+        stamp = min([solution[position] for position in self._stamps])
+        parts, rows = self._parts.setdefault(key, {}), self._rows.setdefault(key, {})
+        if stamp not in rows:
+            rows[stamp] = Counter()
+            part = parts[stamp] = self._groups.state(key)
+            for other, later in rows.items():
+                for each, times in later.items() if other > stamp else ():
+                    part.add(each, times)
+        own = rows[stamp]
+        own[arguments] += count
+        if not own[arguments]:
+            del own[arguments]
+        for cut, part in parts.items():
+            if cut <= stamp:
+                part.add(arguments, count)
+                part.fresh += max(count, 0)
+        self._touched[key] = None
+
+    def flush(self) -> None:
+        touched, self._touched = self._touched, {}
+        for key in touched:
+            parts, rows = self._parts[key], self._rows[key]
+            for cut in [cut for cut, own in rows.items() if not own]:
+                # What is left there is what the next one has.
+                del rows[cut], parts[cut]
+            if not rows:
+                del self._rows[key], self._parts[key]
+            now: Counter[Solution] = Counter()
+            after = 0
+            for cut in sorted(parts):
+                part = parts[cut]
+                count, part.fresh = part.fresh if self._emitting else 1, 0
+                if count:
+                    now[*self._groups.row(part), after, cut] = count
+                after = cut
+            before = self._shown.pop(key, Counter())
+            if now:
+                self._shown[key] = now
+            if not self._emitting:
+                before, now = before - now, now - before
+            for row, count in before.items():
+                self.emit(row, -count)
+            for row, count in now.items():
+                self.emit(row, count)
+
+
+def emitting_group(query: algebra.Query) -> algebra.Group | None:
+    """Return the grouping whose rows are the rows of the query, if there is nothing more to it.
+
+    Where an operator above reads all its rows (an order with a limit, a join), the rows must stay.
+    """
+    pattern = query.pattern
+    while isinstance(pattern, (algebra.Project, algebra.OrderBy, algebra.Extend, algebra.Filter)):
+        pattern = pattern.input
+    return pattern if isinstance(pattern, algebra.Group) else None
+
+
+# From algebra to the dataflow of a continuous query: what differs from a query over fragments.
+
+
+class PlanBuilder(Builder):
+    """Build the dataflow; conditions on a basic graph pattern become part of its join."""
+
+    leaves: ContinuousLeaves
+    remembers = True
+
+    def __init__(
+        self,
+        leaves: ContinuousLeaves,
+        flow: Dataflow,
+        environment: Environment,
+        emitting: algebra.Group | None,
+        *,
+        paths: bool,
+    ) -> None:
+        super().__init__(leaves, flow, environment)
+        self._emitting = emitting
+        self._follows_paths = paths
+        self.dispatches: list[Dispatch] = []
+        self._newest: list[Newest] = []
+
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
+        """Make a seed for paths only: windows and caches are local."""
+        return super().seed(node, names) if self._follows_paths else None
+
+    def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
+        """Return the node of a pattern's solutions."""
+        conditions: list[algebra.Expression] = []
+        inner = pattern
+        while isinstance(inner, algebra.Filter):
+            conditions += conjuncts(inner.condition)
+            inner = inner.input
+        lifted = self.leaves.lifted
+        if compared := [c for c in conditions if variables_in(c) & lifted]:
+            for condition in conditions:
+                if condition not in compared:
+                    inner = algebra.Filter(inner, condition)
+            return self._dispatched(self.build(inner, seed), compared)
+        if conditions and isinstance(inner, algebra.Group):
+            return self._having(inner, conditions)
+        if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
+            return super().build(pattern, seed)
+        scope = set(in_scope(inner))
+        inside = [c for c in conditions if movable(c) and variables_in(c) <= scope]
+        node: Node = self.leaves.join(inner.patterns, inside)
+        for condition in conditions:
+            if condition not in inside:
+                node = self.filtered(node, condition)
+        return node
+
+    def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
+        result = [comparison(each, node.schema, self.environment) for each in conditions]
+        stamps = [name for name in node.schema if name.startswith(STAMP)]
+        make = NettingDispatch if self._newest else Dispatch
+        dispatch = make(node, result, stamps, self.leaves.dictionary)
+        self.dispatches.append(dispatch)
+        return self.flow.add(dispatch)
+
+    # Where stamps go with rows, a row of the right side says by its latest stamp who sees it.
+
+    def filtered(self, node: Node, condition: algebra.Expression) -> Node:
+        """See `Builder`; EXISTS keeps apart what queries see."""
+        for each in conjuncts(condition):
+            if isinstance(each, algebra.Exists) and self._stamps(each.pattern):
+                node = self._beside(node, self.build(each.pattern, None), absent=each.negated)
+            else:
+                node = super().filtered(node, each)
+        return node
+
+    def _minus(self, left: Node, right: algebra.Pattern, apart: tuple[Variable, ...]) -> Node:
+        if not self._stamps(right):
+            return super()._minus(left, right, apart)
+        if not set(left.schema) & set(in_scope(right)):
+            return left
+        return self._beside(left, self.build(right, None), absent=True)
+
+    def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
+        if not self._stamps(pattern.right):
+            return super()._optional(left, pattern)
+        right = self.build(pattern.right, None)
+        alone = self._beside(left, right, absent=True)
+        return self.flow.add(Union(self.flow.add(HashJoin(left, right)), alone))
+
+    def _stamps(self, pattern: algebra.Pattern) -> bool:
+        return self.leaves.dispatches and self.leaves.streams(pattern)
+
+    def _beside(self, left: Node, right: Node, *, absent: bool) -> Node:
+        """Return the solutions that have a partner, or have none."""
+        shared = [name for name in left.schema if name in right.schema]
+        stamps = [name for name in right.schema if name.startswith(STAMP)]
+        name = Variable(f"{AFTER if absent else UNTIL}{len(self._newest)}")
+        newest = self.flow.add(Newest(right, shared, stamps, name))
+        self._newest.append(newest)
+        return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
+
+    def sliced(
+        self,
+        node: Node,
+        variables: Sequence[Variable],
+        key: SortKeyOf | None,
+        *,
+        leaving: bool,
+        is_wanted: Callable[[], bool],
+    ) -> Slices:
+        """Return the parts of queries that differ in OFFSET and LIMIT (see `Slices`)."""
+        keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
+        return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=is_wanted))
+
+    def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
+        """Return the parts of queries that differ in other constants, too (see `OwnSlices`)."""
+
+        def make(part: Node, offset: int, limit: int | None) -> Node:
+            if key is None:
+                return Slice(part, offset, limit)
+            return TopK(part, key, offset, limit)
+
+        return self.flow.add(OwnSlices(node, make))
+
+    def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
+        """Return a grouping under HAVING; conditions on keys are decided once for a group."""
+        keys = {name for name, _ in pattern.keys}
+        early = [c for c in conditions if keys and movable(c) and variables_in(c) <= keys]
+        node = build_group(self, pattern, self.build(pattern.input, None), early)
+        for condition in conditions:
+            if condition not in early:
+                node = self.filtered(node, condition)
+        return node
+
+    def compiler(self, node: Node, row: int | None = None) -> Compiler:
+        """Return a compiler for expressions over the solutions of a node."""
+        return Compiler(self.environment, node.schema, row)
+
+    def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
+        """Return the groups of a node's solutions; `pattern` is their use."""
+        emitting = self._emitting is not None and pattern == self._emitting
+        if stamps := [name for name in node.schema if name.startswith(STAMP)]:
+            return self.flow.add(StampedGroups(node, how, stamps, emitting=emitting))
+        if emitting:
+            return self.flow.add(EmittingGroup(node, how))
+        return super().groups_of(node, how, pattern)
+
+
+# The order in which the solutions of an emission are given.
+
+_MOST: Final = 1_000
+"""So many keys of solutions are remembered at most."""
+
+
+class SolutionOrder:
+    """Sort solutions."""
+
+    def __init__(self, key: Callable[[Solution], Any] | None, *, again: bool) -> None:
+        self._key = key
+        self._known: Remembered[Solution, Any] | None = Remembered() if again else None
+
+    @property
+    def remembered(self) -> int:
+        return 0 if self._known is None else len(self._known)
+
+    def sort(self, solutions: list[tuple[Solution, int]]) -> None:
+        key, cached = self._key, self._known
+        if key is None or len(solutions) < 2:
+            return
+        if cached is None or len(solutions) > _MOST:
+            # Of so many, none is asked for again before they are forgotten.
+            solutions.sort(key=lambda each: key(each[0]))
+            return
+        for solution, _ in solutions:
+            if solution not in cached:
+                cached[solution] = key(solution)
+        solutions.sort(key=lambda each: cached[each[0]])
+        if len(cached) > _MOST:
+            present = {solution: cached[solution] for solution, _ in solutions}
+            cached.clear()
+            cached.update(present)
+
+
+_NUMBERS: Final = frozenset(("+", "-", "*", "/", "neg", "pos", "ROUND", "FLOOR", "CEIL"))
+
+
+# These keep nothing of what went through them, so they need not hear of rows that go.
+_STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)
+
+
+class Plan:
+    """A running dataflow.
+
+    Attributes:
+        work: the remaining rows of joins.
+        follows: its state follows from the content of its windows alone.
+        slides: of each window with a slide, also of unneeded ones, the time of its stream and the
+            slide. Between elements a plan that does not net emits at their multiples only.
+        waits: it may hold something back without being asked.
+        nets: it emits differences, so expiries matter.
+        batches: reports how it takes batches of records.
+    """
+
+    def __init__(self, planned: QueryPlan, context: PlanContext, delivery: Delivery) -> None:
+        query, semantics, lifted = planned.query, planned.semantics, planned.lifted
+        windows = context.windows
+        self.query = query
+        self.delivery = delivery
+        self.number = planned.number
+        self.opens = planned.opens
+        self.lifted = lifted
+        self.instances: dict[int, Instance] = {}
+        self.flow = Dataflow(context.dictionary)
+        # What only reckons with a few numbers takes no time that counts.
+        joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus, algebra.Exists)
+        parts = list(everything(query.query))
+        calls = [each.name for each in parts if isinstance(each, algebra.Call)]
+        guards = any(isinstance(each, joins) for each in parts) or len(calls) >= CALLS
+        guards = guards or not _NUMBERS.issuperset(calls)
+        self.work = Work(context.join_rows, partial(context.exceeded, self), guards=guards)
+        environment = replace(context.environment, spend=self.work.read_text)
+        context = replace(context, environment=environment)
+        self.leaves = ContinuousLeaves(planned, context, self._added, self.work)
+        emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
+        paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
+        builder = PlanBuilder(self.leaves, self.flow, environment, emitting, paths=paths)
+        pattern: algebra.Pattern = query.query.pattern
+        if query.query.form == "ASK":
+            pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
+        node, variables, self.order, _ = builder.modified(pattern, None)
+        self._sorted_by = SolutionOrder(self.order, again=delivery.whole)
+        self._slices: Slices | OwnSlices | None = None
+        if SLICE in lifted and len(lifted) > 1:
+            node = self._slices = builder.sliced_apart(node, self.order)
+        elif SLICE in lifted:
+            node = self._slices = builder.sliced(
+                node,
+                variables if semantics.output == "difference" else node.schema,
+                self.order,
+                leaving=semantics.relation == "dstream",
+                is_wanted=delivery.takes,
+            )
+        self.schema = node.schema
+        if INSTANCE in self.schema:
+            delivery.column = self.schema.index(INSTANCE)
+        if not {*self.schema} <= {*variables, INSTANCE}:
+            delivery.visible = projection(self.schema, (*variables, INSTANCE))
+        for each in self.flow.nodes:
+            each.limit(self.work)
+        self.dispatches = builder.dispatches
+        node.connect(delivery.push)
+        self._own_caches = [
+            each for each, _ in self.leaves.caches if each not in context.static_caches
+        ]
+        self._triples = max(1, len(query.query.template))
+        self.stateless = semantics.relation == "istream" and all(
+            isinstance(each, _STATELESS) for each in self.flow.nodes
+        )
+        if semantics.output == "difference" or _volatile(query.query):
+            self.stateless = False
+        self.holding = [each for each in self.flow.nodes if each.holds]
+        for _, entry in self.leaves.subscriptions:
+            entry.takes_expired = not self.stateless
+
+        self._windows = windows
+        self.slides = windows.slides(query.windows)
+        self.nets = self.leaves.nets
+        self.waits = False
+        self.batches: Callable[[], dict[str, Any]] = dict
+
+        self._position = windows.position
+        self._began = self._positions()
+        self.follows = bool(self._began) and not query.varies and _follows(query.query)
+
+        # The nodes stand in their order; only paths of any length feed back.
+        self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
+        self.flushes_early = bool(self.holding) and semantics.output == "derivations"
+
+    def _added(self, join: MultiwayJoin) -> None:
+        self.flow.add(join)
+
+    def start(self) -> None:
+        """Make the routes, let windows and static data in."""
+        for join in self.leaves.joins:
+            join.start()
+        for window, entry in self.leaves.subscriptions:
+            window.connect(entry, nets=self.nets)
+        for cache, entry in self.leaves.caches:
+            cache.consumers.append(entry)
+        for cache in self._own_caches:
+            if not cache.per_instance:
+                cache.refresh(None, sends=cache in self.leaves.alone)
+        self.flush()
+        for join in self.leaves.joins:
+            join.adapt()
+
+    def stream_came(self, name: Term) -> None:
+        """Add a stream to a query over every stream."""
+        for window, branch in self.leaves.stream_came(name):
+            branch.takes_expired = not self.stateless
+            window.connect(branch, nets=self.nets)
+        self.slides = self._windows.slides(self.query.windows)
+
+    def stream_gone(self, name: Term) -> None:
+        """Remove a stream, and its rows in a query over every stream."""
+        for window, branch in self.leaves.stream_gone(name):
+            window.disconnect(branch, nets=self.nets)
+            window.release(self)
+        self.slides = self._windows.slides(self.query.windows)
+        self.flush()
+
+    def wait_for_rows(self) -> None:
+        """Be flushed after rows came into or left its windows, and only then."""
+        for window, _ in self.leaves.subscriptions:
+            if self not in window.holders:
+                window.hold(self)
+
+    def slides_to(self, at: int, streams: Container[StreamTime] | None = None) -> bool:
+        """True if a window with a slide has come to a multiple of it."""
+        if streams is not None:
+            return any(time in streams and not at % slide for time, slide in self.slides)
+        return any(
+            at - time.lag > time.latest and not (at - time.lag) % slide
+            for time, slide in self.slides
+        )
+
+    def affords(self, solutions: Sequence[tuple[Solution, int]]) -> bool:
+        """True if so many rows may be emitted; equal ones count once so far."""
+        count = 0
+        for _, times in solutions:
+            count += times
+        count *= self._triples
+        work = self.work
+        if count > (work.most if self.delivery.whole else work.left):
+            work.end()
+            return False
+        if not self.delivery.whole:
+            work.left -= count
+        return True
+
+    @property
+    def idle(self) -> bool:
+        """True if its windows hold nothing."""
+        return not any(window.held for window, _ in self.leaves.subscriptions)
+
+    @property
+    def unused(self) -> bool:
+        """True if nothing has come into its windows since it was made."""
+        return not any(window.came_since(self.number) for window, _ in self.leaves.subscriptions)
+
+    def add_instance(self, instance: Instance) -> None:
+        """Add a query that differs in its constants only; it sees elements from now on."""
+        self.instances[instance.number] = instance
+        self.work.share(len(self.instances))
+        self._began = self._positions()
+        # No row of a window came after it yet.
+        try:
+            self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
+        except (JoinLimitError, LimitError) as error:
+            self._forget_instance(instance.number)
+            raise JoinLimitError(str(error)) from None
+
+    def _forget_instance(self, number: int) -> None:
+        """Remove an instance whose static patterns have too many rows."""
+        del self.instances[number]
+        self.work.share(len(self.instances))
+        if self._slices is not None:
+            self._slices.remove(number)
+        for cache in self._own_caches:
+            cache.drop(number, sends=False)
+        for dispatch in self.dispatches:
+            dispatch.remove(number)
+
+    def adopt(self, instance: Instance) -> None:
+        """Continue a query of another plan, where it saw the content of these windows."""
+        self.instances[instance.number] = instance
+        self.work.share(len(self.instances))
+        self._select(instance, news=False)
+
+    def _select(self, instance: Instance, *, news: bool) -> None:
+        """Give an instance its share of operators above joins that tell instances apart."""
+        encode = self.flow.dictionary.encode
+        for dispatch in self.dispatches:
+            constants = [encode(instance.constants[name]) for name in dispatch.variables]
+            dispatch.add(instance.number, constants)
+        if self._slices is not None:
+            self._slices.add(instance.number, *instance.slice, news=news)
+
+    def _positions(self) -> list[int]:
+        """Return the positions of its windows when the last query came."""
+        return [self._position(window) for window, _ in self.leaves.subscriptions]
+
+    def caught_up(self, other: "Plan") -> bool:
+        """True if the windows of this plan hold nothing unseen by some query of either."""
+        if len(self._began) != len(other._began):
+            return False
+        windows = [window for window, _ in self.leaves.subscriptions]
+        began = map(max, self._began, other._began)
+        return all(map(WindowInput.begins_after, windows, began))
+
+    def drop_instance(self, number: int) -> None:
+        instance = self.instances.pop(number)
+        self.work.share(len(self.instances))
+        # Operators that keep nothing have nothing to forget.
+        self._change_instance(instance, -1, sends=not self.stateless)
+
+    def _change_instance(self, instance: Instance, count: int, *, sends: bool) -> None:
+        number, encode = instance.number, self.flow.dictionary.encode
+        if count > 0:
+            self._select(instance, news=True)
+        elif self._slices is not None:
+            self._slices.remove(number)
+        for cache in self._own_caches:
+            if count < 0:
+                cache.drop(number, sends=sends)
+            elif cache.per_instance:
+                cache.refresh(instance, sends=sends)
+        for bag, schema, entry in self.leaves.instance_bags:
+            row = tuple(
+                number if name == INSTANCE else encode(instance.constants[name]) for name in schema
+            )
+            bag.change(row, count)
+            if sends:
+                entry.route(row, count)
+        self.flush()
+        for dispatch in self.dispatches if count < 0 else ():
+            dispatch.remove(number)
+
+    def changing(self, change: GraphChange) -> Callable[[], None]:
+        """Prepare a change of static graphs outside shared caches; call the result afterwards."""
+        finishing = [
+            cache.changing(instance, change)
+            for cache in self._own_caches
+            if cache.reads(change)
+            for instance in (self.instances.values() if cache.per_instance else (None,))
+        ]
+
+        def finish() -> None:
+            try:
+                for each in finishing:
+                    each()
+            except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+                self.work.fail(error)
+            self.flush()
+
+        return finish
+
+    def flush(self) -> None:
+        self.waits = False
+        try:
+            for node in self.holding:
+                node.flush()
+            if self.cyclic:
+                while any(node.pending for node in self.holding):
+                    for node in self.holding:
+                        node.flush()
+        except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
+            self.work.fail(error)
+
+    def stop(self) -> None:
+        for window, entry in self.leaves.subscriptions:
+            window.disconnect(entry, nets=self.nets)
+            window.release(self)
+        for cache, entry in self.leaves.caches:
+            cache.consumers.remove(entry)
+        for join in self.leaves.joins:
+            join.stop()
+
+    def adapt(self) -> bool:
+        """Choose routes anew; True if any changed."""
+        # Every join, not only those up to the first that changes.
+        return sum(join.adapt() for join in self.leaves.joins) > 0
+
+    def explain(self) -> dict[str, Any]:
+        """Describe the joins with their routes and cardinalities, the windows and the caches.
+
+        Windows over every stream also with their streams, and why there is nothing.
+        """
+        unions = [
+            {"input": each.entry.label, "reads": [name[1:-1] for name in each.branches]}
+            for each in self.leaves.unions
+        ]
+        reasons = filter(None, map(self.leaves.reason, self.leaves.unions))
+        result: dict[str, Any] = {}
+        if unions:
+            result = {"streams": unions}
+        for reason in reasons:
+            result |= {"state": "waiting", "reason": reason}
+            break
+        # First: what windows hold may be known there.
+        result["batches"] = self.batches()
+        return result | {
+            "operators": [type(node).__name__ for node in self.flow.nodes],
+            "joins": [
+                {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
+            ],
+            "caches": [
+                {"patterns": entry.label, "rows": cache.size, "queries": len(cache.consumers)}
+                for cache, entry in self.leaves.caches
+            ],
+            "instances": len(self.instances) or 1,
+        }
+
+    def ordered(self, solutions: list[tuple[Solution, int]]) -> list[tuple[Solution, int]]:
+        """Sort solutions in the order of the query, if it has one."""
+        self._sorted_by.sort(solutions)
+        return solutions
+
+
+def _volatile(query: algebra.Query) -> bool:
+    """True if some BIND gives another value each time."""
+    return any(
+        isinstance(each, algebra.Extend) and is_volatile(each.expression)
+        for each in algebra.walk(query.pattern)
+    )
+
+
+def _follows(query: algebra.Query) -> bool:
+    """True if the state of a plan follows from the content of its windows alone."""
+    if _volatile(query):
+        return False
+    for each in algebra.walk(query.pattern):
+        if isinstance(each, algebra.Slice) and not _ordered(each.input):
+            return False
+        if isinstance(each, algebra.Group) and any(
+            aggregate.name in ("SAMPLE", "GROUP_CONCAT") for _, aggregate in each.aggregates
+        ):
+            return False
+    return True
+
+
+def _ordered(pattern: algebra.Pattern) -> bool:
+    while isinstance(pattern, (algebra.Distinct, algebra.Reduced, algebra.Project)):
+        pattern = pattern.input
+    return isinstance(pattern, algebra.OrderBy)

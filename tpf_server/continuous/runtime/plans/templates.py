@@ -1,0 +1,366 @@
+"""Templates: the common part of queries that differ in constants only.
+
+Differing subjects and objects of triple patterns become variables, and a table of instances is
+joined in, so an arrival costs as many instances as match it. That is done where the instances do
+not disturb each other: in a basic graph pattern under filters, BIND, grouping by keys, projection
+and DISTINCT. Constants in comparisons of the last FILTER or HAVING are lifted too (see `Dispatch`),
+whatever is below. Queries of any kind that differ in OFFSET and LIMIT alone share one order (see
+`Slices`); with other differences, each has its own (see `OwnSlices`).
+
+Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
+in RANGE share a plan: the content of their windows meets nothing that comes later.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Call,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    OrderBy,
+    Pattern,
+    Project,
+    Slice,
+    Union,
+    VariableRef,
+    expressions_of,
+    walk,
+)
+from tpf_client.sparql.expressions.compiler import is_volatile
+from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
+from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
+from tpf_server.continuous.runtime.plans.dispatch import comparison_in, lifted_variable
+from tpf_server.continuous.runtime.semantics import Semantics
+from tpf_server.continuous.runtime.static.static_cache import INSTANCE, SLICE, Instance
+from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery, WindowClause
+from tpf_server.continuous.runtime.windows.specification import Now, Range
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A query with its constants taken out.
+
+    Args:
+        key: equal for queries that have the same text but for constants.
+        constants: of triple patterns, in the order of the text, then of comparisons.
+        matched: how many are in triple patterns.
+        groups: there are groups below the comparisons, or other operators with a state.
+        stamped: what queries see of these by stamps can be told (see `StampedGroups`, `Newest`).
+        slice: OFFSET and LIMIT, if any.
+        width: of the window, in milliseconds, where that was taken out.
+    """
+
+    key: object
+    constants: tuple[Term, ...]
+    matched: int
+    groups: bool
+    slice: tuple[int, int | None] | None = None
+    width: int | None = None
+    stamped: bool = False
+
+    def opens(self, numbers: Collection[int]) -> bool:
+        """True if instances with these constants may be added later.
+
+        Operators with a state hold earlier elements, unless these are told by their stamps.
+        """
+        constants = [number for number in numbers if number >= 0]
+        if self.slice is not None and not constants:
+            return False
+        return self.stamped or not self.groups or any(number < self.matched for number in constants)
+
+    def instance(self, number: int, lifted: Collection[int]) -> Instance:
+        """Return the query as an instance of a plan."""
+        constants = {lifted_variable(n): self.constants[n] for n in lifted if n >= 0}
+        return Instance(number, constants, self.slice or (0, None))
+
+
+_WIDTH: Final = -1
+"""The number of the width of a window, among those of constants."""
+_SLICE: Final = -2
+"""That of OFFSET and LIMIT together."""
+
+
+def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
+    """Return the template of a query; without constants, if it shares with equals only."""
+    pattern = query.query.pattern
+    sliced: Slice | None = None
+    part: tuple[int, int | None] | None = None
+    # Who is told what has been there before could not be told that some of it has gone since.
+    if isinstance(pattern, Slice) and not pattern.by and query.waits_for_elements(pattern):
+        part = pattern.offset, pattern.limit
+        sliced = replace(pattern, offset=0, limit=None)
+        pattern = pattern.input
+    bgp = _only_bgp(pattern)
+    constants: list[Term] = []
+    if bgp is None or query.query.form == "ASK" or query.varies:
+        # What there is without any element could not be given to who comes later.
+        if query.query.form != "ASK" and sliced is None and query.waits_for_elements(pattern):
+            pattern = _comparing(pattern, constants, None)
+        if sliced is not None:
+            pattern = replace(sliced, input=pattern)
+        common = replace(query.query, pattern=pattern)
+        stamped = bool(constants) and _shows_stamps(pattern)
+        return Template((common, query.windows), tuple(constants), 0, True, part, None, stamped)
+    patterns = []
+    for each in bgp.patterns:
+        positions: list[TermOrVariable] = []
+        for position, term in enumerate(each):
+            if position in (0, 2) and not is_variable(term):
+                constants.append(Term(term))
+                positions.append(Variable(f"?.c{len(constants) - 1}"))
+            else:
+                positions.append(term)
+        patterns.append(QuadPattern(*positions))
+    pattern = _with_bgp(pattern, BGP(tuple(patterns)))
+    matched = len(constants)
+    groups = any(isinstance(each, Group) for each in walk(pattern))
+    # An order of groups goes where they are told apart: they are not above a HAVING.
+    if any(query.window_of(each.graph) is not None for each in bgp.patterns) and not (
+        groups and sliced
+    ):
+        pattern = _comparing(pattern, constants, None)
+    if sliced is not None:
+        pattern = replace(sliced, input=pattern)
+    common = replace(query.query, pattern=pattern)
+    width = None
+    if sliced is None and policy.output == "derivations" and policy.relation == "istream":
+        width = _passing_width(query, bgp)
+    windows = query.windows if width is None else _at_once(query.windows)
+    stamped = sliced is None and _stamped(query.query.pattern)
+    return Template((common, windows), tuple(constants), matched, groups, part, width, stamped)
+
+
+def _stamped(pattern: Pattern) -> bool:
+    """True for groups of rows in which each row counts by itself, in any order."""
+    while isinstance(pattern, (Project, Extend, OrderBy, Filter)):
+        pattern = pattern.input
+    if not isinstance(pattern, Group):
+        return False
+    inner = pattern.input
+    while isinstance(inner, (Extend, Filter)):
+        inner = inner.input
+    aggregates = [each for _, each in pattern.aggregates]
+    expressions = [*(each for _, each in pattern.keys), *(each.argument for each in aggregates)]
+    return (
+        isinstance(inner, BGP)
+        and not any(each.name in ("SAMPLE", "GROUP_CONCAT") for each in aggregates)
+        and not any(
+            is_volatile(each)
+            for each in (*expressions, *map(_expression, walk(pattern.input)))
+            if each is not None
+        )
+    )
+
+
+def _shows_stamps(pattern: Pattern) -> bool:
+    """True where joins, and what is beside something or not, are all that stamps go through."""
+    while isinstance(pattern, (Project, Extend, OrderBy)):
+        pattern = pattern.input
+    return _keeps_stamps(pattern, absence=True)
+
+
+def _keeps_stamps(pattern: Pattern, *, absence: bool) -> bool:
+    match pattern:
+        case BGP():
+            return True
+        case Join(left, right) | Union(left, right):
+            return _keeps_stamps(left, absence=absence) and _keeps_stamps(right, absence=absence)
+        case Filter(inner, condition):
+            return _keeps_stamps(inner, absence=absence) and all(
+                (absence or not each.negated) and _beside(inner, each.pattern)
+                if isinstance(each, Exists)
+                else not _unsafe(each) and not is_volatile(each)
+                for each in conjuncts(condition)
+            )
+        case Extend(inner, _, expression):
+            plain = not _unsafe(expression) and not is_volatile(expression)
+            return plain and _keeps_stamps(inner, absence=absence)
+        case Minus(left, right, ()) | LeftJoin(left, right, None):
+            return absence and _keeps_stamps(left, absence=True) and _beside(left, right)
+    return False
+
+
+def _beside(left: Pattern, right: Pattern) -> bool:
+    """True where all that two patterns share is bound on both sides, and the right stands alone."""
+    shared = set(in_scope(left)) & set(in_scope(right))
+    return (
+        shared <= always_bound(left) & always_bound(right)
+        and mentioned(right) <= set(in_scope(right))
+        and _keeps_stamps(right, absence=False)
+    )
+
+
+def _expression(pattern: Pattern) -> Expression | None:
+    return pattern.expression if isinstance(pattern, Extend) else None
+
+
+def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
+    """Return the width of a window over single triples that meet nothing later."""
+    streamed = [each for each in bgp.patterns if query.window_of(each.graph) is not None]
+    if len(streamed) != 1 or len(query.windows) != 1:
+        return None
+    if any(isinstance(each, (Group, Distinct)) for each in walk(query.query.pattern)):
+        return None
+    window = query.windows[0].window
+    return window.width if isinstance(window, Range) and window.slide is None else None
+
+
+def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
+    return tuple([replace(each, window=Now()) for each in windows])
+
+
+def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int] | None) -> Pattern:
+    """Replace the constants in comparisons of the last FILTER by variables."""
+    match pattern:
+        case Project(inner) | Extend(inner) | OrderBy(inner):
+            # Operators with a state would meet the numbers of other queries later.
+            if not any(map(_unsafe, expressions_of(pattern))):
+                return replace(pattern, input=_comparing(inner, constants, numbers))
+        case Filter(inner, condition):
+            whole = conjunction(
+                _compared(each, constants, numbers) for each in conjuncts(condition)
+            )
+            assert whole is not None
+            return Filter(_comparing(inner, constants, numbers), whole)
+    return pattern
+
+
+def _compared(
+    condition: Expression, constants: list[Term], numbers: Collection[int] | None
+) -> Expression:
+    result = comparison_in(condition)
+    if result is None or _unsafe(result[1]):
+        return condition
+    operator, left, constant = result
+    constants.append(constant)
+    number = len(constants) - 1
+    if numbers is not None and number not in numbers:
+        return condition
+    return Call(operator, (left, VariableRef(lifted_variable(number))))
+
+
+def differing(one: Template, other: Template) -> tuple[int, ...]:
+    """Return the numbers of the constants in which two queries of the same template differ."""
+    pairs = zip(one.constants, other.constants, strict=True)
+    numbers = [number for number, (left, right) in enumerate(pairs) if left != right]
+    if one.slice != other.slice or (numbers and one.slice is not None):
+        # Where other constants differ, each has its own order anyway.
+        numbers.append(_SLICE)
+    return tuple(numbers if one.width == other.width else [_WIDTH, *numbers])
+
+
+def common_query(
+    query: ContinuousQuery, numbers: tuple[int, ...]
+) -> tuple[ContinuousQuery, frozenset[Variable]]:
+    """Return the query with these constants as variables, instances kept apart; and the variables.
+
+    `INSTANCE` is among them where triple patterns have variables for constants, or there are no
+    comparisons to keep the instances apart. `SLICE` stands for OFFSET and LIMIT.
+    """
+    pattern = query.query.pattern
+    if _SLICE in numbers:
+        assert isinstance(pattern, Slice)
+        inner = replace(query, query=replace(query.query, pattern=pattern.input))
+        numbers = tuple([number for number in numbers if number != _SLICE])
+        variables: frozenset[Variable] = frozenset()
+        if numbers:
+            inner, variables = common_query(inner, numbers)
+        whole = replace(pattern, offset=0, limit=None, input=inner.query.pattern)
+        common = replace(query.query, pattern=whole)
+        return replace(query, query=common), variables | {SLICE}
+    if _WIDTH in numbers:
+        query = replace(query, windows=_at_once(query.windows))
+        numbers = tuple([number for number in numbers if number != _WIDTH])
+        if not numbers:
+            return query, frozenset()
+    count = 0
+    bgp = _only_bgp(pattern)
+    if bgp is not None:
+        patterns = []
+        for each in bgp.patterns:
+            positions: list[TermOrVariable] = []
+            for position, term in enumerate(each):
+                if position in (0, 2) and not is_variable(term):
+                    positions.append(lifted_variable(count) if count in numbers else term)
+                    count += 1
+                else:
+                    positions.append(term)
+            patterns.append(QuadPattern(*positions))
+        pattern = _with_bgp(pattern, BGP(tuple(patterns)))
+    matched = [number for number in numbers if number < count]
+    result = [Term("")] * count
+    pattern = _comparing(pattern, result, numbers)
+    compares = len(matched) < len(numbers)
+    pattern = _apart(pattern, below=bool(matched) or not compares)
+    common = replace(query.query, pattern=pattern)
+    variables = frozenset(map(lifted_variable, numbers))
+    if matched or not compares:
+        variables |= {INSTANCE}
+    return replace(query, query=common), variables
+
+
+def _only_bgp(pattern: Pattern) -> BGP | None:
+    match pattern:
+        case BGP():
+            return pattern
+        case Filter(inner, condition):
+            return None if _unsafe(condition) else _only_bgp(inner)
+        case Extend(inner, _, expression):
+            return None if _unsafe(expression) else _only_bgp(inner)
+        case Project(inner) | Distinct(inner):
+            return _only_bgp(inner)
+        case OrderBy(inner, conditions):
+            unsafe = any(_unsafe(each.expression) for each in conditions)
+            return None if unsafe else _only_bgp(inner)
+        case Group(inner, keys, aggregates):
+            expressions = [each for _, each in keys] + [
+                each.argument for _, each in aggregates if each.argument is not None
+            ]
+            if (
+                not keys
+                or any(map(_unsafe, expressions))
+                or any(each.argument is None and each.distinct for _, each in aggregates)
+            ):
+                return None
+            return _only_bgp(inner)
+        case _:
+            return None
+
+
+def _unsafe(expression: Expression) -> bool:
+    return any(isinstance(each, (Exists, Aggregate)) for each in everything(expression))
+
+
+def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:
+    if isinstance(pattern, BGP):
+        return bgp
+    assert isinstance(pattern, (Filter, Extend, Project, OrderBy, Distinct, Group))
+    return replace(pattern, input=_with_bgp(pattern.input, bgp))
+
+
+def _apart(pattern: Pattern, *, below: bool) -> Pattern:
+    """Pass the column of instances through to the top of a pattern."""
+    match pattern:
+        case Project(inner, variables):
+            return Project(_apart(inner, below=below), (*variables, INSTANCE))
+        case Group(inner, keys, aggregates):
+            own = (INSTANCE, VariableRef(INSTANCE))
+            return Group(_apart(inner, below=below), (*keys, own), aggregates)
+        case Filter() if not below:
+            return pattern
+        case Filter(inner) | Extend(inner) | OrderBy(inner) | Distinct(inner):
+            return replace(pattern, input=_apart(inner, below=below))
+        case _:
+            return pattern

@@ -1,0 +1,315 @@
+"""Elements of one shape: a subject and one value for each of some predicates.
+
+A record stands for a graph of as many triples. The windows that take it, and their columns, are
+determined once for all records, and only those values are encoded.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import repeat
+from numbers import Integral
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.codegen import compiled
+from tpf_client.sparql.expressions.inlined import MOST_SERIAL
+from tpf_server.continuous.runtime.elements.elements import (
+    EARLIEST,
+    LATEST,
+    canonical_term,
+    milliseconds,
+)
+from tpf_server.continuous.runtime.errors import ElementError
+from tpf_server.continuous.runtime.plans.column_expressions import Column
+from tpf_server.continuous.runtime.plans.fused_plan import FusedRows
+from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
+from tpf_server.continuous.runtime.records.record_columns import (
+    column_cells,
+    encoded_column,
+    is_text,
+    known_terms,
+    milliseconds_of,
+    odd_terms,
+    whole_numbers,
+)
+from tpf_server.continuous.runtime.records.record_reading import (
+    RecordValue,
+    inlined_value,
+    term_text,
+)
+from tpf_server.continuous.runtime.tick_engine import TickEngine
+from tpf_server.continuous.runtime.windows.streams import ElementStream
+from tpf_server.continuous.runtime.windows.window_input import WindowInput
+
+_Cells = Column | list[TermId]
+_KNOWN: Final = 8_000_000
+"""Bytes of the texts that are known to be terms."""
+_TEXT: Final = 64
+"""Bytes that a text takes at least, beside its own."""
+
+
+class RecordFeed:
+    """Push records into a stream.
+
+    Args:
+        encode: the integer of a term from outside; `ElementError`: it is none.
+        predicates: IRIs, as terms, all different.
+        subjects: the beginning of the IRIs of subjects, where subjects are given as numbers.
+        asked: drop the rest of a batch once there is no query.
+    """
+
+    def __init__(
+        self,
+        engine: TickEngine,
+        encode: Callable[[str], TermId],
+        stream: ElementStream,
+        predicates: Sequence[str],
+        subjects: str | None = None,
+        *,
+        asked: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._asked = asked
+        self._stream = stream
+        self._encode = encode
+        self._dictionary = engine.dictionary
+        # They need not be kept for ever: whoever looks for what holds terms looks at feeds.
+        self._predicates = tuple([self._encode(each) for each in predicates])
+        self._prefix = subjects
+        self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
+        self._batch: list[list[TermId]] = []
+        self._terms: set[str] = set()
+        self._remembered = 0
+        self._deliverer: tuple[int, Callable[..., int]] | None = None
+
+    def push(
+        self, subject: str | int, values: Sequence[RecordValue], timestamp: int | datetime
+    ) -> None:
+        """Push a record.
+
+        Args:
+            subject: an IRI or blank node as a term, or its number.
+            values: one for each predicate: a term (N-Triples), or a Python value: ``bool``,
+                ``int``,
+                ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a time
+                    zone).
+            timestamp: milliseconds since 1970, or an instant.
+        """
+        self._engine.settle()
+        self._check(len(values))
+        if type(timestamp) is not int or not EARLIEST <= timestamp <= LATEST:
+            timestamp = milliseconds(timestamp)
+        # All are looked at before anything changes, and nothing else holds their terms until then.
+        self._batch = [*([self.value(each)] for each in values), [self._subject(subject)]]
+        try:
+            self._deliver(self._batch, [timestamp])
+        finally:
+            self._batch = []
+
+    def push_batch(
+        self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array
+    ) -> int | None:
+        """Push many records, as if one after the other; return the newest timestamp, if any.
+
+        Args:
+            subjects: their numbers, or IRIs and blank nodes as terms.
+            values: a column for each predicate, in their order: terms (N-Triples), integers,
+                decimals, or
+                instants with a time zone.
+            timestamps: milliseconds since 1970, or instants with a time zone.
+
+        Raises:
+            ElementError: a value is missing or cannot be a term, or the columns do not fit. Nothing
+                of the
+                batch has arrived.
+        """
+        self._check(values.num_columns)
+        if not len(subjects) == values.num_rows == len(timestamps):
+            raise ElementError(
+                f"{len(subjects)} subjects, {values.num_rows} rows of values and "
+                f"{len(timestamps)} timestamps"
+            )
+        if not values.num_rows:
+            return None
+        times = milliseconds_of(timestamps)
+        shape = self._shape() or []
+        plans = self._engine.fused(self._stream, [taker for taker, _ in shape])
+        try:
+            columns = self._columns(subjects, values)
+            done = 0 if plans is None else self._fuse(plans, columns, times)
+            if done < len(times):
+                self._engine.settle()
+                rest = [
+                    cells if cells is None or isinstance(cells, list) else cells.tolist()
+                    for cells in columns
+                ]
+                instants = times.tolist()
+                while done < len(instants) and self._goes_on():
+                    for index in self._wanted():
+                        if rest[index] is None:
+                            name, column = (
+                                values.schema.names[index],
+                                values.columns[index],
+                            )
+                            rest[index] = encoded_column(name, column, self.value, self._encode)
+                    self._batch = [each for each in rest if each is not None]
+                    some = [None if each is None else each[done:] for each in rest]
+                    done += self._deliver(some, instants[done:])
+        finally:
+            self._batch = []
+        return int(times.max())
+
+    def _columns(self, subjects: pa.Array, values: pa.RecordBatch) -> list[_Cells | None]:
+        """Return the integers of a batch; nothing else holds its terms before they arrive.
+
+        `None` for columns that nobody takes: they need only be terms.
+        """
+        taken = self._wanted()
+        known_term, hold = self._dictionary.find, self._batch.append
+        columns: list[_Cells | None] = []
+        for index, (name, column) in enumerate(
+            zip(values.schema.names, values.columns, strict=True)
+        ):
+            if index not in taken and is_text(column):
+                self._check_terms(name, column)
+                columns.append(None)
+            else:
+                cells = column_cells(name, column, self.value, self._encode, known_term, hold)
+                columns.append(cells)
+        # The subject comes last, so that its place, -1, is the place in this list too.
+        columns.append(self._subjects(subjects))
+        self._batch += [each for each in columns if isinstance(each, list)]
+        return columns
+
+    def _shape(self) -> Sequence[tuple[WindowInput, tuple[int, ...]]] | None:
+        """Return the windows with their columns; ``None`` where one needs whole elements."""
+        if self._engine.wants_elements(self._stream) or self._stream.counting:
+            return None
+        return self._stream.shape(self._predicates)
+
+    def _wanted(self) -> set[int]:
+        shape = self._shape()
+        if shape is None:
+            return {*range(len(self._predicates))}
+        return {index for _, indexes in shape for index in indexes if index >= 0}
+
+    def _fuse(self, plans: FusedStream, columns: Sequence[_Cells | None], times: Column) -> int:
+        try:
+            subjects = np.asarray(columns[-1], np.int64)
+            cells = {
+                window: [np.asarray(columns[index], np.int64) for index in indexes]
+                for window, (_, indexes) in zip(
+                    plans.windows, self._stream.shape(self._predicates) or (), strict=True
+                )
+            }
+        except OverflowError:
+            return 0
+        rows = FusedRows(times, subjects, cells)
+        return self._engine.fuse(plans, self._stream, rows, len(self._predicates))
+
+    def _check_terms(self, name: str, column: pa.Array) -> None:
+        new = set(odd_terms(column)) - self._terms
+        try:
+            for text in new:
+                canonical_term(text)
+        except (ElementError, TypeError):
+            # Which record it is.
+            known_terms(name, column, self._look)
+            raise
+        size = sum(map(len, new)) + _TEXT * len(new)
+        if self._remembered + size > _KNOWN:
+            self._terms.clear()
+            self._remembered = 0
+        if size <= _KNOWN:
+            self._terms |= new
+            self._remembered += size
+
+    def _look(self, text: str) -> TermId:
+        canonical_term(text)
+        return 0
+
+    def _subject(self, subject: object) -> TermId:
+        if isinstance(subject, str):
+            if subject[:1] == '"' or subject[:2] == "<<":
+                raise ElementError(f"not a subject: {subject!r}")
+            return self._encode(subject)
+        if isinstance(subject, bool) or not isinstance(subject, Integral) or self._prefix is None:
+            raise ElementError(f"not a subject: {subject!r}")
+        number = int(subject)
+        if self._code is not None and 0 <= number < MOST_SERIAL:
+            return self._dictionary.serial(self._code, number)
+        return self._encode(f"<{self._prefix}{number}>")
+
+    def _subjects(self, subjects: pa.Array) -> _Cells:
+        if not pa.types.is_integer(subjects.type) or subjects.null_count:
+            return encoded_column("the subject", subjects, self._subject, self._subject)
+        if self._code is not None and not pa.types.is_uint64(subjects.type):
+            numbers = whole_numbers(subjects)
+            if 0 <= numbers.min() <= numbers.max() < MOST_SERIAL:
+                return self._dictionary.serials(self._code, numbers)
+        return [self._subject(number) for number in subjects.to_pylist()]
+
+    def _goes_on(self) -> bool:
+        return not self._asked or bool(self._engine.queries)
+
+    def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
+        """Give records to the same windows as long as these take them; return how many arrived."""
+        engine, stream = self._engine, self._stream
+        shape = self._shape()
+        if shape is None:
+            *values, subjects = columns
+            for subject, at, *objects in zip(subjects, times, *values, strict=True):
+                if not self._goes_on():
+                    break
+                triples = zip(repeat(subject), self._predicates, objects)
+                engine.arrive(stream, list(triples), at)
+            return len(times)
+        if self._deliverer is None or self._deliverer[0] != stream.version:
+            takers = [taker for taker, _ in shape]
+            self._deliverer = stream.version, self._deliverer_to(takers)
+        version, deliver = self._deliverer
+        rows = [zip(*[columns[index] for index in indexes], strict=True) for _, indexes in shape]
+        return deliver(columns[-1], times, rows, version)
+
+    def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
+        names = {
+            "begin": self._engine.begin_arrival,
+            "end": self._engine.end_arrival,
+            "ticking": self._engine.ticking,
+            "reach": self._engine.reach,
+            "stream": self._stream,
+            "engine": self._engine,
+        }
+        # By way of the engine: who looks for what holds terms does not look for it there.
+        ended = " or not engine.queries" if self._asked else ""
+        for number, taker in enumerate(takers):
+            names[f"arrive{number}"] = taker.arrive_star
+        numbers = range(len(takers))
+        lines = [
+            "def deliver(subjects, times, rows, version):",
+            "    done = 0",
+            f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
+            "in zip(subjects, times, *rows):",
+            "        done += 1",
+            "        if ticking:",
+            "            reach(stream, at)",
+            f"        if begin(stream, at, {len(self._predicates)}):",
+            *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
+            "            end(at)",
+            f"            if stream.version != version{ended}:",
+            "                break",
+            "    return done",
+        ]
+        return compiled("\n".join(lines), "deliver", names)
+
+    def _check(self, columns: int) -> None:
+        if columns != len(self._predicates):
+            raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
+
+    def value(self, value: RecordValue) -> TermId:
+        """Return the integer of a value, or raise `ElementError`."""
+        term_id = inlined_value(value)
+        return self._encode(term_text(value)) if term_id is None else term_id

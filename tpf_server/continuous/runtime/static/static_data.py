@@ -1,0 +1,423 @@
+"""The static data of an engine: a default graph and named graphs, from files or from stores."""
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyoxigraph as ox
+
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    QuadPattern,
+    Term,
+    Triple,
+    Variable,
+    is_iri,
+    is_literal,
+    is_triple_term,
+    is_variable,
+    triple_term,
+)
+from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.static.service_clauses import is_service
+from tpf_server.errors import RdfInputError
+from tpf_server.store.protocols import StaticStore
+from tpf_server.store.static.ox_terms import OxTerm, ox_term, text_of
+from tpf_server.store.static.rdf_files import RdfReader
+
+# A graph of static data in memory.
+
+_STRING = ox.NamedNode("http://www.w3.org/2001/XMLSchema#string")
+_LEXICAL: Final = "lexical:"
+"""Stands before the datatype of literals inside a `MemoryGraph`. Of the datatypes that it knows,
+pyoxigraph keeps values: it gives ``"18"`` back for ``"18.0"``, and an integer for a byte. Literals
+of a datatype that it does not know stay what they are."""
+
+_numbers: Final = itertools.count(2**32)
+"""Numbers of files, for their blank nodes; beyond those that stores give to theirs."""
+
+
+def _kept(term: OxTerm) -> OxTerm:
+    if isinstance(term, ox.Literal):
+        if term.language is not None or term.datatype == _STRING:
+            return term
+        return ox.Literal(term.value, datatype=ox.NamedNode(_LEXICAL + term.datatype.value))
+    if isinstance(term, ox.Triple):
+        return ox.Triple(term.subject, term.predicate, _kept(term.object))
+    return term
+
+
+def _given(term: OxTerm) -> Term:
+    if isinstance(term, ox.Literal):
+        text = str(term)
+        if text[-1] == ">":
+            quote = text.rindex('"')
+            return Term(f'{text[:quote]}"^^<{text[quote + len(_LEXICAL) + 4 :]}')
+        return Term(text)
+    if isinstance(term, ox.Triple):
+        subject, predicate = text_of(term.subject), text_of(term.predicate)
+        return triple_term(Triple(subject, predicate, _given(term.object)))
+    return Term(str(term))
+
+
+class MemoryGraph:
+    """A graph in memory, kept by pyoxigraph; it can change."""
+
+    def __init__(self) -> None:
+        self._store = ox.Store()
+        self._counts: dict[tuple[Term | None, Term | None, Term | None], int] = {}
+
+    def load(self, path: Path) -> None:
+        """Add the triples of an RDF file (all graphs of it), as stores read it.
+
+        Raises:
+            ContinuousError: the file cannot be read, is no RDF, or has a relative IRI.
+        """
+        try:
+            read = RdfReader(path, next(_numbers)).quads()
+            self._store.bulk_extend(_quad((Term(s), Term(p), Term(o))) for s, p, o, _ in read)
+        except RdfInputError as error:
+            raise ContinuousError(str(error)) from error
+        self._counts.clear()
+
+    def add(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
+        self._store.extend(map(_quad, triples))
+        self._counts.clear()
+
+    def remove(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
+        for triple in triples:
+            self._store.remove(_quad(triple))
+        self._counts.clear()
+
+    def clear(self) -> None:
+        self._store = ox.Store()
+        self._counts.clear()
+
+    def match(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterator[tuple[Term, Term, Term]]:
+        for quad in self._find(subject, predicate, object_):
+            yield Term(str(quad.subject)), Term(str(quad.predicate)), _given(quad.object)
+
+    def _find(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterator[ox.Quad]:
+        if (subject is not None and (is_literal(subject) or is_triple_term(subject))) or (
+            predicate is not None and not is_iri(predicate)
+        ):
+            return iter(())
+        try:
+            s, p, o = (
+                None if each is None else _kept(ox_term(each))
+                for each in (subject, predicate, object_)
+            )
+        except ValueError:
+            return iter(())  # streams may have terms that no file can have
+        return self._store.quads_for_pattern(s, p, o, None)  # type: ignore[arg-type]
+
+    def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
+        """See `Graph`; counts up to a thousand, above that, a thousand per free position."""
+        key = (subject, predicate, object_)
+        found = self._counts.get(key)
+        if found is None:
+            found = 0
+            for _ in self._find(subject, predicate, object_):
+                found += 1
+                if found == 1000:
+                    found = 1000 * (1 + sum(term is None for term in key))
+                    break
+            self._counts[key] = found
+        return found
+
+
+def _quad(triple: tuple[Term, Term, Term]) -> ox.Quad:
+    subject, predicate, object_ = map(ox_term, triple)
+    return ox.Quad(subject, predicate, _kept(object_))  # type: ignore[arg-type]
+
+
+# A graph of static data inside a store.
+
+_ANY = tuple(Variable(f"?.any{place}") for place in range(4))
+_FIRST, _MOST, _GROWTH = 20, 10_000, 10
+"""How many triples are read at first, at most at once, and by how much more each time: many who ask
+want to know whether there is any, or look a few up."""
+
+
+class StoreGraph:
+    """A graph inside a static store; `version` differs wherever the content may differ."""
+
+    def __init__(self, store: StaticStore, graph: Term = DEFAULT_GRAPH) -> None:
+        self.version = (store.version, graph)
+        self._store = store
+        self._graph = graph
+
+    def _pattern(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> QuadPattern:
+        terms = (subject, predicate, object_)
+        filled = (_ANY[i] if term is None else term for i, term in enumerate(terms))
+        return QuadPattern(*(*filled, self._graph))
+
+    def match(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterator[tuple[Term, Term, Term]]:
+        pattern = self._pattern(subject, predicate, object_)
+        offset, limit = 0, _FIRST
+        while True:
+            page = self._store.quads(pattern, offset, limit)
+            for quad in page:
+                yield quad.subject, quad.predicate, quad.object
+            offset += limit
+            if len(page) < limit:
+                return
+            limit = min(_GROWTH * limit, _MOST)
+
+    def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
+        """See `Graph`; exact."""
+        return self._store.count(self._pattern(subject, predicate, object_))
+
+
+class Graph(Protocol):
+    """A graph that can be matched."""
+
+    def match(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterable[tuple[Term, Term, Term]]:
+        """Return the triples with these terms; ``None`` is any."""
+
+    def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
+        """Estimate their number, to order joins."""
+
+
+class GraphChange(NamedTuple):
+    """A change of a static graph, before or after.
+
+    Args:
+        triples: all that may come or go; ``None``: any.
+        prepared: a `Preparation`, where any triple may have changed.
+    """
+
+    graphs: Collection[Term]
+    triples: Collection[tuple[Term, Term, Term]] | None = None
+    prepared: Any = None
+
+
+StaticChangeListener = Callable[[GraphChange], Callable[[], None]]
+"""Is called before some triples of graphs change; what it returns is called afterwards. Where
+anything may have changed both are called afterwards; the former is called before as well, by who
+prepares it, so that listeners ask for what they will want to know."""
+
+
+class StaticData:
+    """The static graphs of an engine, and the listeners to their changes."""
+
+    def __init__(self) -> None:
+        self._default: list[Graph] = []
+        self._named: dict[Term, list[Graph]] = {}
+        self._listeners: list[StaticChangeListener] = []
+
+    @property
+    def names(self) -> tuple[Term, ...]:
+        """Return the named graphs, without those of services."""
+        return tuple([name for name in self._named if not is_service(name)])
+
+    def attach(self, graph: Graph, name: Term = DEFAULT_GRAPH) -> None:
+        """Add the content of a graph to the graph of this name."""
+        parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
+        parts.append(graph)
+        self.changed(name)
+
+    def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any = None) -> None:
+        changed = self._exchange(stores)
+        if changed:
+            for finish in self._told(GraphChange(changed, None, prepared)):
+                finish()
+
+    def copy(self) -> "StaticData":
+        made = StaticData()
+        made._default = list(self._default)
+        made._named = {name: list(parts) for name, parts in self._named.items()}
+        return made
+
+    def with_stores(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> "StaticData":
+        """Return a copy with all graphs of stores replaced."""
+        made = self.copy()
+        made._exchange(stores)
+        return made
+
+    def ask(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any) -> None:
+        """Let listeners prepare an exchange of stores."""
+        changed = self.copy()._exchange(stores)
+        if changed:
+            self._told(GraphChange(changed, None, prepared))
+
+    def _exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> list[Term]:
+        changed = []
+        for name in {DEFAULT_GRAPH: None, **self._named, **stores}:
+            old = self.graphs(name)
+            kept = [each for each in old if not isinstance(each, StoreGraph)]
+            new = stores.get(name, ())
+            if [each.version for each in new] != [
+                each.version for each in old if isinstance(each, StoreGraph)
+            ]:
+                changed.append(name)
+            if name == DEFAULT_GRAPH:
+                self._default = [*kept, *new]
+            elif kept or new:
+                self._named[name] = [*kept, *new]
+            else:
+                del self._named[name]
+        return changed
+
+    def part(self, names: Collection[Term]) -> MemoryGraph:
+        """Return a new, empty part of the graphs of these names."""
+        made = MemoryGraph()
+        for name in names:
+            parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
+            parts.append(made)
+        return made
+
+    def drop(self, graph: MemoryGraph) -> None:
+        triples = list(graph.match(None, None, None))
+        if triples:
+            self.change(graph, removed=triples)
+        self._default = [part for part in self._default if part is not graph]
+        for name, parts in tuple(self._named.items()):
+            parts[:] = [part for part in parts if part is not graph]
+            if not parts:
+                del self._named[name]
+
+    def detach(self, name: Term) -> None:
+        if name == DEFAULT_GRAPH:
+            self._default = []
+        else:
+            self._named.pop(name, None)
+        self.changed(name)
+
+    def on_change(self, listener: StaticChangeListener) -> Callable[[], None]:
+        """Notify `listener` of each change; return how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def changed(self, name: Term) -> None:
+        """Notify listeners of an unknown change of this graph."""
+        for finish in self._told(GraphChange((name,))):
+            finish()
+
+    def change(
+        self,
+        graph: MemoryGraph,
+        added: Collection[tuple[Term, Term, Term]] = (),
+        removed: Collection[tuple[Term, Term, Term]] = (),
+    ) -> None:
+        """Change one part of graphs; listeners get these triples alone."""
+        every = {DEFAULT_GRAPH: self._default, **self._named}
+        names = [name for name, parts in every.items() if any(part is graph for part in parts)]
+        finishing = self._told(GraphChange(names, {*added, *removed}))
+        graph.remove(removed)
+        graph.add(added)
+        for finish in finishing:
+            finish()
+
+    def _told(self, change: GraphChange) -> list[Callable[[], None]]:
+        # An engine beside another comes after it, and may get elements of what that one emits: so
+        # it has taken the change over before.
+        return [listener(change) for listener in self._listeners][::-1]
+
+    def memory(self, name: Term = DEFAULT_GRAPH) -> MemoryGraph:
+        """Return the part of this graph that is in memory and may change; make it where absent."""
+        parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
+        for part in parts:
+            if isinstance(part, MemoryGraph):
+                return part
+        return self.part((name,))
+
+    def graphs(self, name: Term) -> tuple[Graph, ...]:
+        """Return the parts of the graph of this name."""
+        return tuple(self._default if name == DEFAULT_GRAPH else self._named.get(name, ()))
+
+
+# What a query sees of static data.
+
+
+class Dataset:
+    """The static data as one query sees them: FROM and FROM NAMED applied.
+
+    A query without FROM sees the default graph (also with FROM NAMED, unlike SPARQL). Where several
+    graphs make up the default graph, a triple in more than one of them counts once.
+    """
+
+    def __init__(
+        self, data: StaticData, default: tuple[Term, ...] = (), named: tuple[Term, ...] = ()
+    ) -> None:
+        self._data = data
+        self._default = default or (DEFAULT_GRAPH,)
+        self._named = named
+        self.key = (self._default, named)
+        """Equal for datasets of the same data that see the same."""
+
+    def match(self, pattern: QuadPattern) -> Iterator[Quad]:
+        """Return the matching quads; repeated variables are equal.
+
+        A variable as graph ranges over the named graphs.
+        """
+        terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
+        repeated = len({t for t in pattern if is_variable(t)}) < sum(map(is_variable, pattern))
+        for name, parts in self._graphs(pattern.graph):
+            seen: set[tuple[Term, Term, Term]] | None = set() if len(parts) > 1 else None
+            for part in parts:
+                for triple in part.match(*terms):
+                    if seen is not None:
+                        if triple in seen:
+                            continue
+                        seen.add(triple)
+                    quad = Quad(*triple, name)
+                    if not repeated or agrees(pattern, quad):
+                        yield quad
+
+    def has(self, quad: Quad) -> bool:
+        """True if a quad is there."""
+        return next(self.match(QuadPattern(*quad)), None) is not None
+
+    def seen(self, pattern: QuadPattern, change: GraphChange) -> Iterator[Quad]:
+        """Return the present matches among the quads of a change."""
+        if is_variable(pattern.graph):
+            names: Iterable[Term] = (
+                each for each in self._named or self._data.names if each in change.graphs
+            )
+        elif pattern.graph == DEFAULT_GRAPH:
+            names = () if set(self._default).isdisjoint(change.graphs) else (DEFAULT_GRAPH,)
+        else:
+            names = (Term(pattern.graph),) if pattern.graph in change.graphs else ()
+        for name in names:
+            for triple in change.triples or ():
+                quad = Quad(*triple, name)
+                if agrees(pattern, quad) and self.has(quad):
+                    yield quad
+
+    def count(self, pattern: QuadPattern) -> int:
+        terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
+        return sum(part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts)
+
+    def _graphs(self, graph: str) -> Iterator[tuple[Term, tuple[Graph, ...]]]:
+        if is_variable(graph):
+            for name in self._named or self._data.names:
+                yield name, self._data.graphs(name)
+        elif graph == DEFAULT_GRAPH:
+            yield DEFAULT_GRAPH, tuple(p for n in self._default for p in self._data.graphs(n))
+        elif not self._named or graph in self._named or is_service(graph):
+            yield Term(graph), self._data.graphs(Term(graph))
+
+
+def agrees(pattern: QuadPattern, quad: Quad) -> bool:
+    """True if a quad matches a pattern."""
+    seen: dict[str, str] = {}
+    return all(
+        seen.setdefault(place, value) == value if is_variable(place) else place == value
+        for place, value in zip(pattern, quad, strict=True)
+    )
+
+
+# What engines over static data have in common: how graphs get into them.

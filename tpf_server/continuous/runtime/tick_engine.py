@@ -1,0 +1,747 @@
+"""Streams, their windows and the plans over these, moved on by arrivals and time."""
+
+import heapq
+import itertools
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakSet
+
+from annotations.terms import Term
+from tpf_server.continuous.runtime.delivery import Emission
+from tpf_server.continuous.runtime.errors import (
+    ContinuousError,
+    ElementError,
+    EngineLimitError,
+    FailedEvaluationError,
+    StreamNameError,
+    UnknownStreamError,
+    WindowLimitError,
+    ended_by,
+)
+from tpf_server.continuous.runtime.forgetting import Forgetting
+from tpf_server.continuous.runtime.plans.fused_plan import FusedRows
+from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
+from tpf_server.continuous.runtime.plans.plan import Plan
+from tpf_server.continuous.runtime.plans.plan_registry import PlanRegistry
+from tpf_server.continuous.runtime.plans.registered_query import EncodedTriples, RegisteredQuery
+from tpf_server.continuous.runtime.query_engine import QueryEngine
+from tpf_server.continuous.runtime.semantics import EngineLimits, EngineSettings
+from tpf_server.continuous.runtime.static.static_data import GraphChange
+from tpf_server.continuous.runtime.windows.matchers import EncodedTriple, Watermark
+from tpf_server.continuous.runtime.windows.specification import NEVER
+from tpf_server.continuous.runtime.windows.streams import ElementStream
+from tpf_server.continuous.runtime.windows.window_input import WindowInput
+from tpf_server.continuous.runtime.windows.window_registry import WindowRegistry
+
+# Put items that come out of order into the order of time, as long as they are not too late.
+
+ItemT = TypeVar("ItemT")
+
+
+class ReorderBuffer(Generic[ItemT]):
+    """Hold items back until no older one may come.
+
+    Items of all streams share one order. Those of a stream that is behind the others by more than
+    the lateness (milliseconds) get their own, until it has caught up.
+    """
+
+    def __init__(self, lateness: int) -> None:
+        self.lateness = lateness
+        self._waiting: list[tuple[int, int, ItemT]] = []
+        self._behind: dict[Hashable, list[tuple[int, int, ItemT]]] = {}
+        self._order = itertools.count()
+        self.newest: int | None = None
+        self._newest_of: dict[Hashable, int] = {}
+
+    def add(self, stream: Hashable, at: int, item: ItemT) -> Iterator[tuple[int, ItemT]]:
+        """Add an item of a stream; yield those that need not wait any longer."""
+        newest = at if self.newest is None else max(self.newest, at)
+        own = self._newest_of[stream] = max(self._newest_of.get(stream, at), at)
+        if own < newest - self.lateness:
+            waiting = self._behind.setdefault(stream, [])
+            heapq.heappush(waiting, (at, next(self._order), item))
+            return _until(waiting, own - self.lateness)
+        self.newest = newest
+        for each in (*self._behind.pop(stream, ()), (at, next(self._order), item)):
+            heapq.heappush(self._waiting, each)
+        return _until(self._waiting, newest - self.lateness)
+
+    def until(self, at: int) -> Iterator[tuple[int, ItemT]]:
+        """Yield those up to an instant, in the order of time; of equal times, as they came."""
+        for waiting in self._behind.values():
+            for each in waiting:
+                heapq.heappush(self._waiting, each)
+        self._behind.clear()
+        return _until(self._waiting, at)
+
+    def rest(self) -> Iterator[tuple[int, ItemT]]:
+        return iter(()) if self.newest is None else self.until(self.newest)
+
+
+def _until(waiting: list[tuple[int, int, ItemT]], at: int) -> Iterator[tuple[int, ItemT]]:
+    while waiting and waiting[0][0] <= at:
+        time, _, item = heapq.heappop(waiting)
+        yield time, item
+
+
+# What happens when an element arrives, and when time passes.
+#
+# An arrival is a tick. First the windows let go what is too old for its time, then the element
+# enters the windows one after the other and every new row finds its way through the joins, then
+# the operators send what they held back, then the queries emit.
+#
+# There is one thread and no clock: time is what the elements say, and what `advance` says. All
+# windows move with it, except those over streams that are behind or ahead (see `StreamTime`).
+
+# How what an arrival derived gets to queries, and from these to streams.
+
+
+class _Emitter:
+    """Give emissions to queries, then the elements that these make to streams.
+
+    A callback may do anything with the engine: emissions that it causes wait for their turn.
+    """
+
+    def __init__(
+        self,
+        plans: PlanRegistry,
+        streams: Mapping[Term, ElementStream],
+        tick: Callable[[ElementStream, list[EncodedTriple], int], None],
+        check: Callable[[Term, list[EncodedTriple]], None],
+    ) -> None:
+        self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
+        self._plans = plans
+        self._streams = streams
+        self._tick = tick
+        self._check = check
+        self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
+        self._emits = False
+
+    @property
+    def emitting(self) -> bool:
+        return self._emits
+
+    def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
+        """Give emissions from the plans that may emit (`due`) to their queries."""
+        outgoing = self.outgoing
+        emissions = self._plans.emissions(due)
+        nested = self._emits
+        self._emits = True
+        try:
+            for owners, solutions, removed in emissions:
+                try:
+                    rows, triples = owners[0].made(solutions)
+                except Exception as error:  # noqa: BLE001 - others go on
+                    for owner in owners:
+                        owner.stop(FailedEvaluationError(error))
+                    continue
+                emission = Emission(sequence, at, rows, removed)
+                if len(emissions) == 1 and not nested:
+                    # What most arrivals come to, without the steps in between.
+                    self._emit_to(owners, emission, triples)
+                else:
+                    outgoing.append((owners, emission, triples))
+            while (outgoing or self.fed) and not nested:
+                if outgoing:
+                    self._emit_to(*outgoing.popleft())
+                    continue
+                name, fed, at = self.fed.popleft()
+                if name in self._streams:
+                    # What comes of a stream that is behind another never comes too late.
+                    stream = self._streams[name]
+                    self._tick(stream, fed, max(at, stream.latest))
+        finally:
+            self._emits = nested
+
+    def _emit_to(
+        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: EncodedTriples
+    ) -> None:
+        count = len(emission.rows)
+        for owner in owners:
+            if owner.state != "running":
+                continue
+            owner.emitted += count
+            try:
+                owner.take(emission)
+            except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+                owner.fail(error)
+                continue
+            # It may have ended itself.
+            if triples and owner.stream is not None and owner.state == "running":
+                try:
+                    self._check(owner.stream, triples)
+                except ElementError as error:
+                    owner.stop(error)
+                    continue
+                self.fed.append((owner.stream, triples, emission.at))
+
+
+# What an engine does from time to time: routes, limits, and terms that nobody needs any more.
+
+_INTERVAL: Final = 64
+_ADAPTATION: Final = 1024
+
+
+class _Housekeeping:
+    """Check plans and terms every so many arrivals."""
+
+    def __init__(
+        self,
+        plans: Iterable[Plan],
+        streams: Mapping[Term, ElementStream],
+        forgetting: Forgetting,
+        window_rows: int,
+        stop: Callable[[Plan, EngineLimitError], None],
+        merge: Callable[[], None],
+    ) -> None:
+        self._plans = plans
+        self._streams = streams
+        self._forgetting = forgetting
+        self._window_rows = window_rows
+        self._stop = stop
+        self._merge = merge
+        self._next_adaptation = self._looked = 0
+        self._next_limit = 0
+
+    def run(self, arrivals: int) -> int:
+        """Do the pending work; return after how many arrivals to run again."""
+        self._merge()
+        triples = self._triples()
+        gone, self._looked = triples - self._looked, triples
+        for plan in self._plans:
+            plan.work.renew(gone * plan.work.most // 100)
+        if arrivals >= self._next_adaptation:
+            self._next_adaptation = arrivals + min(arrivals, _ADAPTATION)
+            for plan in self._plans:
+                plan.adapt()
+        if triples >= self._next_limit:
+            self._limit(triples)
+        self._forgetting.sweep_where_due()
+        # Often at first, when windows fill and routes settle; then rarely.
+        return min(_INTERVAL, arrivals + 1)
+
+    def _limit(self, triples: int) -> None:
+        """Stop those whose windows hold too much, and compute how soon others could."""
+        self._next_limit = triples + self._window_rows
+        for plan in tuple(self._plans):
+            held, soonest = self._room(plan)
+            self._next_limit = min(self._next_limit, triples + soonest)
+            if held > self._window_rows:
+                allowed = f"{self._window_rows} are allowed"
+                self._stop(
+                    plan,
+                    WindowLimitError(f"the windows of the query hold {held} entries; {allowed}"),
+                )
+
+    def _room(self, plan: Plan) -> tuple[int, int]:
+        """Return how much the windows of a plan hold, and how many triples at least fill them."""
+        windows = [window for window, _ in plan.leaves.subscriptions]
+        held = sum(window.held for window in windows)
+        if any(window.multiplies for window in windows):
+            return held, 0
+        return held, max(0, self._window_rows - held) // max(1, len(windows))
+
+    def added(self, plan: Plan) -> None:
+        self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
+
+    def _triples(self) -> int:
+        return sum(stream.triples for stream in self._streams.values())
+
+
+_Coming: TypeAlias = tuple[ElementStream, list[EncodedTriple], Term | None]
+"""An element on its way: its stream, its triples, and the name of its graph."""
+
+
+class StreamPosition(NamedTuple):
+    """The state of time before an element: of the engine, its stream, and its reorder buffer."""
+
+    arrivals: int
+    front: int
+    latest: int
+    newest: int | None
+
+
+_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
+
+
+class TickEngine(QueryEngine):
+    """Streams, their windows and the plans over these, moved on by arrivals.
+
+    Attributes:
+        front: the newest instant of elements or `advance`, in milliseconds since 1970; `NEVER`
+            before
+            the first element.
+        dropped: count of elements older than the newest of their stream, or than `advance`.
+        reorders: elements wait for late ones.
+        abandoned: no more elements are to come, because the engine is about to be closed.
+        ticking: plans that are checked between elements, too.
+    """
+
+    def __init__(self, settings: EngineSettings, limits: EngineLimits) -> None:
+        super().__init__(settings, limits)
+        self.front = NEVER
+        self._limit = -NEVER
+        self._told: int | None = None
+        self.arrivals = 0
+        self.dropped = 0
+        self.reorders = bool(settings.lateness)
+        self.abandoned = False
+        self.streams: dict[Term, ElementStream] = {}
+        self._waiting: ReorderBuffer[_Coming] = ReorderBuffer(settings.lateness)
+        watermark = Watermark()
+        self._windows = WindowRegistry(self.stream, watermark, self.streams)
+        self._timed = self._windows.timed
+        self._plans = PlanRegistry(
+            self._windows,
+            self.static,
+            self.dictionary,
+            self.environment,
+            watermark,
+            settings,
+            self.limits.join_rows,
+        )
+        self.ticking = self._plans.ticking.plans
+        self._emitter = _Emitter(self._plans, self.streams, self._deliver, self._check_made)
+        self._housekeeping = _Housekeeping(
+            self._plans.plans,
+            self.streams,
+            self.forgetting,
+            self.limits.window_rows,
+            self._stop,
+            self._plans.merge,
+        )
+        self._until_housekeeping = 1
+        self._records: WeakSet[object] = WeakSet()
+        self.static.on_change(self._changing)
+
+    def _changing(self, change: GraphChange) -> Callable[[], None]:
+        finishing = self._plans.changing(change)
+
+        def finish() -> None:
+            with self.dictionary.permanently():
+                finishing()
+            self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
+            self.forgetting.sweep_where_due()
+
+        return finish
+
+    # ------------------------------------------------------------------------------ streams
+
+    def stream(self, name: str) -> ElementStream:
+        """Return the stream of this IRI, made where it is new and that is allowed.
+
+        Raises:
+            UnknownStreamError: there is none, and streams are not made on first use.
+            StreamNameError: it is no IRI.
+        """
+        term = self.name(name)
+        stream_of_name = self.streams.get(term)
+        if stream_of_name is None:
+            if not self._settings.create_streams:
+                raise UnknownStreamError(f"there is no stream {term}")
+            stream_of_name = self.create_stream(term)
+        return stream_of_name
+
+    def create_stream(self, name: str) -> ElementStream:
+        """Return the stream of this IRI, made where it is new."""
+        term = self.name(name)
+        stream_of_name = self.streams.get(term)
+        if stream_of_name is None:
+            if not _IRI.fullmatch(term):
+                raise StreamNameError(f"not an IRI: {term}")
+            stream_of_name = self.streams[term] = ElementStream(term)
+            if self._told is not None:
+                stream_of_name.tell(self._told, self.front)
+            with self.dictionary.permanently():
+                for plan in self._plans.stream_came(term):
+                    self._housekeeping.added(plan)
+        return stream_of_name
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream that no query names, and its elements in queries over every stream."""
+        term = self.name(name)
+        if term not in self.streams:
+            raise UnknownStreamError(f"there is no stream {term}")
+        del self.streams[term]
+        self._plans.stream_gone(term)
+        self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
+
+    def settle(self) -> None:
+        """Give the operators the rows that plans have as columns."""
+        if self._plans.fusion.active is not None:
+            self._plans.fusion.settle()
+
+    # ------------------------------------------------------------------------- housekeeping
+
+    def holders(self) -> Iterable[object]:
+        """Return plans, windows, and what comes into them."""
+        fused = self._plans.fusion.holders()
+        streams = tuple(self.streams.values())
+        coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
+        return self._plans.plans, self._windows, streams, coming, fused, *self._records
+
+    def static_holders(self) -> Iterable[object]:
+        for plan in self._plans.plans:
+            for cache, _ in plan.leaves.caches:
+                yield from cache.tables
+
+    def _stop_exceeded(self) -> None:
+        plans = self._plans.exceeded
+        while plans:
+            plan = plans.pop()
+            if self.abandoned:
+                continue
+            self._stop(plan, ended_by(plan.work))
+
+    def abandon(self) -> None:
+        """End what is under way; called from another thread, before the engine is closed."""
+        self.abandoned = True
+        for plan in tuple(self._plans.plans):
+            plan.work.end()
+
+    def _stop(self, plan: Plan, error: ContinuousError) -> None:
+        for owner in self._plans.owners(plan):
+            owner.stop(error)
+
+    # ------------------------------------------------------------------------- what arrives
+
+    def arrive(
+        self,
+        stream: ElementStream,
+        triples: list[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """Take an encoded element, and the name of its graph."""
+        if self.reorders and at >= stream.latest:
+            self._release(self._waiting.add(stream, at, (stream, triples, graph)))
+        else:
+            self._deliver(stream, triples, at, graph)
+
+    def _release(self, coming: Iterable[tuple[int, _Coming]]) -> None:
+        for at, (stream, triples, graph) in coming:
+            # It may have been deleted meanwhile.
+            if self.streams.get(stream.name) is stream:
+                self._deliver(stream, triples, at, graph)
+
+    def position(self, name: str) -> StreamPosition:
+        """Return the state that all elements before the next one of a stream have left in time."""
+        return StreamPosition(
+            self.arrivals, self.front, self.stream(name).latest, self._waiting.newest
+        )
+
+    def resume(self, name: str, position: StreamPosition) -> None:
+        """Move to the `position` before the next element of a stream; others are left out."""
+        if self.position(name) == position:
+            return
+        self.settle()
+        if position.newest is not None:
+            self._release(self._waiting.until(position.newest - self.lateness))
+        if position.front > self.front:
+            self._pass_until(position.front + 1)
+            self._pass(position.front)
+        stream = self.stream(name)
+        stream.latest = max(stream.latest, position.latest)
+        stream.settle(self.front)
+        self.arrivals, self._waiting.newest = position.arrivals, position.newest
+
+    @property
+    def lateness(self) -> int:
+        """How late elements may come, in milliseconds."""
+        return self._waiting.lateness
+
+    def wants_elements(self, stream: ElementStream) -> bool:
+        """True where records of a stream must come as elements, one by one."""
+        raise NotImplementedError
+
+    def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
+        """Check the predicates of an element that a query made."""
+        raise NotImplementedError
+
+    def _deliver(
+        self,
+        stream: ElementStream,
+        triples: list[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """Deliver an element to all who read its stream."""
+        raise NotImplementedError
+
+    def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
+        """Prepare the windows for an element, after `reach`; False: it is too late.
+
+        First expiries, then what waited for its time.
+        """
+        front = self.front
+        if front <= at <= self._limit and stream.plain:
+            stream.latest = at
+            if at != front:
+                self.front = at
+                # As `WindowRegistry.expire` does, without the call.
+                for log, width, each in self._timed:
+                    if log and log[0][0] < at - width:
+                        each.expire(at)
+        elif at < stream.latest:
+            self.dropped += 1
+            return False
+        elif at != stream.latest or at != front:
+            self._move(stream, at)
+        self.arrivals += 1
+        if stream.counting:
+            stream.expire_counted(triples)
+        stream.elements += 1
+        stream.triples += triples
+        plans = self._plans
+        if plans.early or self.ticking:
+            self._admit()
+        else:
+            plans.phase.inserting = True
+        return True
+
+    def _move(self, stream: ElementStream, at: int) -> None:
+        front = max(self.front, min(at, self._limit))
+        lag = max(0, front - at)
+        back = at < stream.at(self.front)
+        moved = back or lag != stream.lag
+        stream.latest, stream.lag = at, lag
+        if back:
+            for window in stream.inputs:
+                window.set_back(at)
+        if moved:
+            self._windows.moved(stream)
+        if front != self.front:
+            self.front = front
+            self._windows.expire(front)
+        self._expire_of((stream,))
+        stream.settle(front)
+
+    def _advance(self, at: int) -> None:
+        """Let windows expire up to an instant.
+
+        What thereby comes into a result or goes from it is emitted by policies of difference. An
+        instant before the one of last time says that the clock was set back: nothing moves, and
+        elements from then on are not late.
+        """
+        front = self.front
+        until = min(at, front)
+        behind = [each for each in self.streams.values() if each.at(front) < until]
+        if behind:
+            self._catch_up(behind, at + 1)
+            if at <= front:
+                self._move_to(behind, at)
+                self._changed(at)
+        fused = self._plans.fusion.active
+        if fused is not None and at > front:
+            fused.advance(at, lambda instant, _: self._emit_at(instant))
+        self._pass_until(at + 1)
+        self._told = at
+        for each in self.streams.values():
+            each.tell(at, max(at, front))
+        if at > front:
+            self._pass(at)
+
+    def reach(self, stream: ElementStream, at: int) -> None:
+        """Stop at each instant before another at which a window changes, to report it."""
+        if at >= stream.latest:
+            if stream.lag:
+                self._catch_up((stream,), at)
+            self._pass_until(min(at, self._limit + 1))
+            self._catch_up_to((stream,), at)
+
+    def _pass_until(self, at: int) -> None:
+        while (boundary := self._boundary(at)) is not None:
+            self._pass(boundary, partial(Plan.slides_to, at=boundary))
+
+    def _boundary(self, before: int) -> int | None:
+        ticking = self._plans.ticking
+        if self._plans.awake and self._pending() and self.front + 1 < before:
+            return self.front + 1
+        boundary = self._windows.boundary(before)
+        if ticking.repeating:
+            own = ticking.boundary(self.front, before if boundary is None else boundary)
+            boundary = boundary if own is None else own
+        if ticking.netting:
+            # Last: windows let go what is too old by then.
+            gone = self._windows.next_gone(before if boundary is None else boundary)
+            boundary = boundary if gone is None else gone
+        return boundary
+
+    def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
+        """Move streams that are behind to the time of the engine, or to an instant before it."""
+        self._catch_up_to(streams, min(at, self.front + 1))
+        if at > self.front:
+            self._move_to(streams, self.front)
+
+    def _catch_up_to(self, streams: Collection[ElementStream], at: int) -> None:
+        while (boundary := self._boundary_of(streams, at)) is not None:
+            moved = self._move_to(streams, boundary)
+            self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
+
+    def _pending(self) -> bool:
+        """True if a plan that emits differences has some already, because it is new."""
+        return self.front != NEVER and self._plans.pending()
+
+    def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
+        instants = [
+            self._windows.boundary_of(streams, before),
+            self._windows.next_gone_of(streams, before),
+            self._plans.ticking.boundary_of(streams, self.front, before),
+        ]
+        if self._plans.awake and self._pending():
+            soonest = min(each.at(self.front) for each in streams) + 1
+            instants.append(soonest if soonest < before else None)
+        return min((each for each in instants if each is not None), default=None)
+
+    def _finish(self) -> None:
+        """Let in what waits for a slide; no more elements will come."""
+        while (boundary := self._windows.boundary(None)) is not None:
+            self._pass_until(boundary + 1)
+
+    # -------------------------------------------------------------------------------- ticks
+
+    def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
+        if self._plans.fusion.active is not None:
+            self.settle()
+        if self.ticking:
+            # Before it enters, others may be told what was before it.
+            self.arriving.append(triples)
+            try:
+                self.reach(stream, at)
+            finally:
+                self.arriving.pop()
+        if self.begin_arrival(stream, at, len(triples)):
+            stream.deliver(at, triples)
+            self.end_arrival(at)
+
+    def _pass(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
+        """Move to a later instant without an arrival; for `slides` see `_changed`."""
+        self.front = at
+        self._windows.expire(at)
+        self._changed(at, slides)
+
+    def _move_to(self, streams: Collection[ElementStream], at: int) -> list[ElementStream]:
+        """Move some streams to a later instant; return those that were not there yet."""
+        moved = []
+        for stream in streams:
+            if stream.at(self.front) < at:
+                moved.append(stream)
+                stream.lag = max(0, self.front - at)
+                if at > self.front:
+                    stream.latest = at
+                stream.settle(self.front)
+                self._windows.moved(stream)
+        self._expire_of(streams)
+        return moved
+
+    def _expire_of(self, streams: Collection[ElementStream]) -> None:
+        for stream in streams:
+            for window in stream.inputs:
+                if window.moves and window.log:
+                    window.expire(self.front)
+
+    def _changed(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
+        """After expiries, let others into windows and emit the changes.
+
+        `slides` selects plans at a multiple of a slide: others than those of difference emit then
+        only; ``None``: all may.
+        """
+        self._admit()
+        due = None
+        if slides is not None:
+            due = partial(_may_emit, slides=slides)
+            for plan in filter(slides, self._plans.ticking.repeating):
+                plan.delivery.rouse()
+        self._plans.flush(due)
+        self._plans.phase.inserting = False
+        self._emitter.emit(self.arrivals, at, due)
+        if self._plans.exceeded:
+            self._stop_exceeded()
+
+    def end_arrival(self, at: int) -> None:
+        """Send and emit what the arrival at an instant derived."""
+        plans = self._plans
+        for plan in plans.holding:
+            plan.flush()
+        plans.phase.inserting = False
+        for delivery in plans.repeating:
+            delivery.rouse()
+        if plans.awake:
+            self._emitter.emit(self.arrivals, at)
+        if plans.exceeded:
+            self._stop_exceeded()
+        self._until_housekeeping -= 1
+        if not self._until_housekeeping:
+            self._until_housekeeping = self._housekeeping.run(self.arrivals)
+
+    def _admit(self) -> None:
+        for plan in self._plans.early:
+            plan.flush()
+        self._plans.phase.inserting = True
+        if self.ticking:
+            self._windows.admit(self.front)
+
+    # ------------------------------------------------------------------------------ batches
+
+    def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
+        """Return the plans that take records of a stream as columns."""
+        plans = self._plans
+        fused = plans.fusion.together
+        if fused is None or fused.windows != takers or len(self._windows) > len(takers):
+            return None
+        slides = any(each.slides for each in self.ticking)
+        others = slides or stream.counting or self._emitter.emitting
+        return None if others else fused
+
+    def fuse(self, fused: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
+        """Give records to plans, one after the other; return how many arrived."""
+        times = rows.times
+        late = times[0] < self.front or times[-1] > self._limit or (times[1:] < times[:-1]).any()
+        # Where a window might become too long it is looked at more often.
+        long = len(times) > fused.room(self.limits.window_rows)
+        if late or long or not stream.plain:
+            return 0
+        if not fused.active:
+            # The state begins with empty windows.
+            self._let_go_before(stream, int(times[0]))
+            if self._plans.fusion.together is not fused:
+                return 0
+        self._plans.fusion.active = fused
+
+        def passed(at: int, count: int) -> None:
+            if count:
+                stream.latest = at
+            self.arrivals += count
+            stream.elements += count
+            stream.triples += count * triples
+            self._emit_at(at)
+
+        done = fused.run(rows, passed)
+        # At the end of a batch: to look for terms is to settle.
+        self._until_housekeeping -= done
+        if self._until_housekeeping <= 0:
+            self._until_housekeeping = self._housekeeping.run(self.arrivals)
+        if not fused.active:
+            self._plans.fusion.active = None
+        return done
+
+    def _let_go_before(self, stream: ElementStream, at: int) -> None:
+        if self.ticking:
+            self.reach(stream, at)
+        self._move(stream, at)
+        self._admit()
+        self._plans.phase.inserting = False
+
+    def _emit_at(self, at: int) -> None:
+        self.front = at
+        if self._plans.awake:
+            self._emitter.emit(self.arrivals, at)
+        if self._plans.exceeded:
+            self._stop_exceeded()
+
+
+def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:
+    return plan.nets or slides(plan)

@@ -1,0 +1,244 @@
+"""Triple patterns that make a star, over a window of a stream."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from tpf_client.dataflow.changes import Sink, Solution, TermId
+from tpf_server.continuous.runtime.windows.matchers import (
+    EncodedTriple,
+    PatternKey,
+    StampedStarMatcher,
+    StarMatcher,
+    Watermark,
+)
+from tpf_server.continuous.runtime.windows.specification import StreamTime, Window
+from tpf_server.continuous.runtime.windows.window_input import WindowInput
+
+# What a window holds of a star: rows, and how they come and go with the elements.
+#
+# Usually one element carries the whole star of a subject, and no other element in the window has
+# anything of that subject. Such a row stands for itself. Only where several elements add to the
+# same subject, or an element carries a part of the star, the objects are kept pattern by pattern,
+# and a row is there once for each combination of them (elements are a bag, so equal triples of two
+# elements count twice).
+
+Parts = list[list[Any]]
+Brought = Parts | Solution
+
+
+class _Mixed:
+    """The objects of one subject, pattern by pattern, with counts."""
+
+    __slots__ = ("objects",)
+
+    def __init__(self, patterns: int) -> None:
+        self.objects: list[dict[Any, int]] = [{} for _ in range(patterns)]
+
+
+class StarContent:
+    """The rows of a star in a window.
+
+    Args:
+        emit: gets each row that comes (1) or goes (-1), or several copies.
+
+    Attributes:
+        live: by subject: the row of its only element, or the objects of several elements. A window
+            may insert and expire rows of the first kind itself.
+    """
+
+    def __init__(self, matcher: StarMatcher, emit: Sink) -> None:
+        self._matcher = matcher
+        self._emit = emit
+        self.live: dict[TermId, Solution | _Mixed] = {}
+
+    def __len__(self) -> int:
+        return len(self.live)
+
+    def insert(self, subject: TermId, brought: Brought) -> None:
+        """Insert the part of an element about `subject`: objects by pattern, or a whole row."""
+        content = self.live.get(subject)
+        if content is None:
+            row = self._single(subject, brought) if isinstance(brought, list) else brought
+            if row is not None:
+                self.live[subject] = row
+                self._emit(row, 1)
+                return
+            content = self.live[subject] = _Mixed(len(brought))
+        elif isinstance(content, tuple):
+            mixed = _Mixed(len(self._matcher.predicates))
+            for objects, (value,) in zip(mixed.objects, self._parts(content), strict=True):
+                objects[value] = 1
+            content = self.live[subject] = mixed
+        self._change(subject, content, self._parts(brought), 1)
+
+    def expire(self, subject: TermId, brought: Brought) -> None:
+        content = self.live[subject]
+        if isinstance(content, tuple):
+            del self.live[subject]
+            self._emit(content, -1)
+            return
+        self._change(subject, content, self._parts(brought), -1)
+        if not any(content.objects):
+            del self.live[subject]
+
+    def rows(self) -> Iterator[tuple[Solution, int]]:
+        """Return the present rows with their counts."""
+        for subject, content in self.live.items():
+            if isinstance(content, tuple):
+                yield content, 1
+                continue
+            for value, times in content.objects[0].items():
+                for row, count in self._rows(subject, content, 0, value):
+                    yield row, times * count
+
+    def _parts(self, brought: Brought) -> Parts:
+        return brought if isinstance(brought, list) else self._matcher.parts(brought)
+
+    def _single(self, subject: TermId, parts: Parts) -> Solution | None:
+        if any(len(values) != 1 for values in parts):
+            return None
+        return self._matcher.row(subject, [values[0] for values in parts])
+
+    def _change(self, subject: TermId, content: _Mixed, parts: Parts, sign: int) -> None:
+        for pattern, values in enumerate(parts):
+            own = content.objects[pattern]
+            for value in values:
+                total = own.get(value, 0) + sign
+                if total:
+                    own[value] = total
+                else:
+                    del own[value]
+                for row, count in self._rows(subject, content, pattern, value):
+                    self._emit(row, sign * count)
+
+    def _rows(
+        self, subject: TermId, content: _Mixed, pattern: int, value: Any
+    ) -> Iterator[tuple[Solution, int]]:
+        """Return the rows in which `value` is the object of `pattern`."""
+        choices = [
+            [(value, 1)] if position == pattern else list(objects.items())
+            for position, objects in enumerate(content.objects)
+        ]
+        for choice in product(*choices):
+            row = self._matcher.row(subject, [each for each, _ in choice])
+            if row is not None:
+                count = 1
+                for _, times in choice:
+                    count *= times
+                yield row, count
+
+
+class StarWindow(WindowInput):
+    """Rows of a star in a window; for the arguments see `WindowInput`.
+
+    Entries of the log are a time, a subject, and the row or the objects of an element.
+    """
+
+    matcher: StarMatcher
+
+    def __init__(
+        self,
+        window: Window,
+        key: PatternKey,
+        time: StreamTime,
+        number: int,
+        touch: Callable[[WindowInput], None],
+        watermark: Watermark | None = None,
+    ) -> None:
+        matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
+        super().__init__(window, matcher, matcher.width, time, number, touch, watermark)
+        self._star = StarContent(matcher, self._changed)
+        self.arrive_star = self._sink()
+        self.expire = self._expire
+
+    @property
+    def multiplies(self) -> bool:
+        return not self.keeps_log
+
+    def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
+        watermark = self.watermark
+        self.used = 1 if watermark is None else watermark.last
+        subject = triples[0][0]
+        parts = self.matcher.values(subject, triples)
+        if any(parts):
+            self._enter(at, (subject, parts))
+
+    def _present(self) -> Iterable[tuple[Solution, int]]:
+        return self._star.rows()
+
+    def _entry(self, at: int, item: tuple[Any, ...]) -> tuple[Any, ...]:
+        return at, *item
+
+    def _item(self, entry: tuple[Any, ...]) -> tuple[Any, ...]:
+        return entry[1:]
+
+    def _come(self, entry: tuple[Any, ...]) -> None:
+        self._star.insert(*entry[1:])
+
+    def _go(self, entry: tuple[Any, ...]) -> None:
+        self._star.expire(*entry[1:])
+
+    def _sink(self) -> Callable[[int, TermId, Solution], None]:
+        star = self._star
+        enter, remember, log = self._enter, self.recent.append, self._log.append
+        live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
+        slides, watermark = self._slide is not None, self.watermark
+        holders, touch = self.holders, self._touch
+
+        def arrive_star(at: int, subject: TermId, row: Solution) -> None:
+            if watermark is None:
+                self.used = 1
+            else:
+                self.used = stamp = watermark.last
+                row = (*row, stamp)
+            if slides or subject in live:
+                enter(at, (subject, row))
+                return
+            # What most elements come to, without the steps in between.
+            live[subject] = row
+            if keeps_log:
+                if not self.scheduled:
+                    self._schedule(at)
+                log((at, subject, row))
+            else:
+                self._rows += 1
+            if holders and self.calm:
+                self.calm = False
+                touch(self)
+            bag = self._bag
+            if bag is not None and not bag.idle:
+                bag.change(row, 1)
+            remember(row)
+            for consumer in consumers:
+                try:
+                    consumer.route(row, 1)
+                except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
+                    consumer.failed(error)
+
+        return arrive_star
+
+    def _expire(self, front: int) -> None:
+        star, time = self._star, self.time
+        if front != time.latest:
+            self._hide(front)
+            return
+        first = self._first(front)
+        log, live, leavers = self._log, star.live, self._leavers
+        bag = None if self._bag is None or self._bag.idle else self._bag
+        if self.holders and self.calm and log and log[0][0] < first:
+            self._rouse()
+        while log and log[0][0] < first:
+            _, subject, brought = log.popleft()
+            row = live[subject]
+            if type(row) is not tuple:
+                star.expire(subject, brought)
+                continue
+            del live[subject]
+            if bag is not None:
+                bag.change(row, -1)
+            for consumer in leavers:
+                try:
+                    consumer.route(row, -1)
+                except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
+                    consumer.failed(error)

@@ -1,0 +1,1 @@
+"""The service: registration, results, other servers, HTTP, and the command for files."""

@@ -1,0 +1,62 @@
+"""Push the triples of a query on Spark to a stream of a server, a micro-batch per request.
+
+Its identifier makes a repeated batch count once.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+
+_RETRIES: Final = Retry(
+    total=5, backoff_factor=0.2, status_forcelist=(429, 503), allowed_methods=None,
+    raise_on_status=False,
+)  # fmt: skip
+_TIMEOUT: Final = 30.0
+"""Seconds."""
+
+
+class ServerStream:
+    """Push to ``POST /streams/{name}``, by default with retries."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, session: requests.Session | None = None
+    ) -> None:
+        if session is None:
+            session = requests.Session()
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
+        self.repeated = 0
+        self._url = url
+        self._session = session
+        self._headers = {"Content-Type": "application/x-ndjson"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
+        """Push the triples of a micro-batch; those of an instant are one element."""
+        lines = [
+            json.dumps({"timestamp": answer.at, "triples": answer.rows}, ensure_ascii=False)
+            for answer in answers
+            if answer.rows
+        ]
+        if not lines:
+            return
+        body = "\n".join(lines).encode()
+        try:
+            response = self._session.post(
+                self._url, body, params={"batch": batch}, headers=self._headers, timeout=_TIMEOUT
+            )
+        except requests.RequestException as error:
+            raise ContinuousError(f"{self._url} cannot be reached: {error}") from error
+        if response.status_code not in (200, 201):
+            raise ContinuousError(
+                f"{self._url} refused batch {batch}: {response.status_code} {response.text[:500]}"
+            )
+        self.repeated += bool(response.json()["repeated"])

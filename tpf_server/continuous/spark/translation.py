@@ -1,0 +1,756 @@
+"""Translate operators to data frames."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import reduce
+from itertools import count
+from operator import and_
+
+import pyarrow
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType
+
+from annotations.namespaces import XSD
+from annotations.terms import QuadPattern, Term, Variable, is_variable, literal
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Aggregated,
+    Call,
+    Exists,
+    Expression,
+    Filter,
+    Group,
+    Path,
+    Pattern,
+    Row,
+    VariableRef,
+    variables_of_bgp,
+    variables_of_quad,
+    walk,
+)
+from tpf_client.sparql.expressions.operators import add, quotient
+from tpf_client.sparql.expressions.values import (
+    FALSE,
+    TRUE,
+    EvaluationError,
+    Single,
+    divide,
+    term_of,
+    value_of,
+)
+from tpf_client.sparql.rewrite.join_order import components, greedy_order
+from tpf_client.sparql.rewrite.visitor import conjuncts, first_exists, operands
+from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
+from tpf_server.continuous.spark import terms
+from tpf_server.continuous.spark.expressions import Expressions
+
+AT = "at"
+RANK = "rank"
+"""The column of the place in the order of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Solutions.
+
+    Args:
+        data: a column `column(v)` for each variable, and `AT` where it is timed.
+        certain: variables that are never null.
+    """
+
+    data: DataFrame
+    schema: tuple[Variable, ...]
+    certain: frozenset[Variable]
+    timed: bool
+
+    @property
+    def time(self) -> list[str]:
+        """The column of the instant, if any."""
+        return [AT] if self.timed else []
+
+    def columns(self) -> dict[Variable, Column]:
+        return {name: sql.col(column(name)) for name in self.schema}
+
+    def where(self, condition: Column) -> "Frame":
+        return replace(self, data=self.data.where(condition))
+
+    def project(self, names: Sequence[Variable]) -> "Frame":
+        """Keep these variables; absent ones are null."""
+        columns = [
+            sql.col(column(name))
+            if name in self.schema
+            else sql.lit(None).cast("string").alias(column(name))
+            for name in names
+        ]
+        return Frame(
+            self.data.select(*self.time, *columns),
+            tuple(names),
+            self.certain & frozenset(names),
+            self.timed,
+        )
+
+    def extend(self, name: Variable, value: Column) -> "Frame":
+        return Frame(
+            self.data.withColumn(column(name), value),
+            (*self.schema, name),
+            self.certain,
+            self.timed,
+        )
+
+    def at_all(self, steps: DataFrame) -> "Frame":
+        """Repeat untimed rows at each of `steps`."""
+        if self.timed:
+            return self
+        return replace(self, data=self.data.crossJoin(sql.broadcast(steps)), timed=True)
+
+
+def column(name: Variable) -> str:
+    """Name the column of a variable."""
+    return "v_" + "".join(c if c.isalnum() and c.isascii() else f"_{ord(c):x}_" for c in name[1:])
+
+
+def join(left: Frame, right: Frame) -> Frame:
+    """Join compatible solutions (SPARQL 1.1, section 18.3)."""
+    return _joined(left, right, "inner", None)
+
+
+def join_untimed_too(left: Frame, timed: Frame, untimed: Frame) -> Frame:
+    """Join a timed frame with the union of two others, in one join."""
+    moments = untimed.data.withColumn(AT, sql.lit(None).cast("long"))
+    both = replace(
+        timed,
+        data=timed.data.unionByName(moments),
+        certain=timed.certain & untimed.certain,
+    )
+    return _joined(left, both, "inner", None, always=True)
+
+
+def left_join(left: Frame, right: Frame, condition: Column | None) -> Frame:
+    """OPTIONAL; an untimed left needs an untimed right."""
+    return _joined(left, right, "left", condition)
+
+
+def semi_join(left: Frame, right: Frame, *, anti: bool, apart: Sequence[Variable] = ()) -> Frame:
+    """Rows of the left with (or without) a compatible one on the right."""
+    right, renamed = _renamed(right, right.schema)
+    conditions = [_compatible(left, right, renamed)]
+    if apart:
+        counted = [name for name in left.schema if name in renamed and name not in apart]
+        both = [
+            sql.col(column(name)).isNotNull() & sql.col(renamed[name]).isNotNull()
+            for name in counted
+        ]
+        conditions.append(reduce(lambda a, b: a | b, both, sql.lit(False)))
+    data = left.data.join(
+        right.data, reduce(and_, conditions), "left_anti" if anti else "left_semi"
+    )
+    return replace(left, data=data)
+
+
+def union(left: Frame, right: Frame) -> Frame:
+    """The solutions of both; both are timed or none is."""
+    names = tuple(dict.fromkeys((*left.schema, *right.schema)))
+    data = left.project(names).data.unionByName(right.project(names).data)
+    return Frame(data, names, left.certain & right.certain, left.timed)
+
+
+def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Variable, str]]:
+    renamed = {name: "r_" + column(name) for name in names}
+    data = frame.data.withColumnsRenamed(
+        {column(name): new for name, new in renamed.items()} | {AT: "r_" + AT}
+    )
+    return replace(frame, data=data), renamed
+
+
+def _compatible(
+    left: Frame, right: Frame, renamed: dict[Variable, str], *, always: bool = False
+) -> Column:
+    """True where rows agree; with `always`, right rows without an instant match any."""
+    conditions = [sql.lit(True)]
+    if left.timed and right.timed:
+        other = sql.col("r_" + AT)
+        conditions = [(sql.col(AT) == other) | other.isNull()] if always else [sql.col(AT) == other]
+    for name in left.schema:
+        if name in renamed:
+            mine, yours = sql.col(column(name)), sql.col(renamed[name])
+            same = mine == yours
+            if name not in left.certain:
+                same = same | mine.isNull()
+            if name not in right.certain:
+                same = same | yours.isNull()
+            conditions.append(same)
+    return reduce(and_, conditions)
+
+
+def _joined(
+    left: Frame, right: Frame, how: str, condition: Column | None, *, always: bool = False
+) -> Frame:
+    shared = [name for name in left.schema if name in right.schema]
+    own = tuple(name for name in right.schema if name not in left.schema)
+    renamed_right, renamed = _renamed(right, shared)
+    matches = _compatible(left, renamed_right, renamed, always=always)
+    if condition is not None:
+        matches = matches & condition
+    data = left.data.join(renamed_right.data, matches, how)
+    columns = [
+        sql.coalesce(sql.col(column(name)), sql.col(renamed[name])).alias(column(name))
+        if name in renamed and name not in left.certain
+        else sql.col(column(name))
+        for name in left.schema
+    ]
+    timed = left.timed or right.timed
+    at = [sql.col(AT if left.timed else "r_" + AT).alias(AT)] if timed else []
+    certain = left.certain | (right.certain if how == "inner" else frozenset())
+    return Frame(
+        data.select(*at, *columns, *(column(name) for name in own)),
+        (*left.schema, *own),
+        certain,
+        timed,
+    )
+
+
+def distinct(frame: Frame) -> Frame:
+    """Each solution once."""
+    if RANK not in frame.data.columns:
+        return replace(frame, data=frame.data.dropDuplicates())
+    names = [name for name in frame.data.columns if name != RANK]
+    return replace(frame, data=frame.data.groupBy(*names).agg(sql.min(RANK).alias(RANK)))
+
+
+def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
+    """OFFSET and LIMIT at each instant."""
+    order = RANK if RANK in frame.data.columns else sql.lit(0)
+    within = Window.partitionBy(*frame.time).orderBy(order)
+    data = frame.data.withColumn(RANK, sql.row_number().over(within))
+    index = sql.col(RANK)
+    condition = index > offset
+    if limit is not None:
+        condition = condition & (index <= offset + limit)
+    return replace(frame, data=data.where(condition))
+
+
+# Basic graph patterns to data frames.
+#
+# Static graph patterns are evaluated once by our own SPARQL engine. A pattern that may match
+# static and streaming triples is joined in two parts, so that static rows are not repeated for
+# each instant.
+
+StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
+"""The solutions of a pattern over static data alone, with its variables in scope as columns."""
+
+
+@dataclass(frozen=True)
+class LeafFrames:
+    """The leaves of a query.
+
+    Args:
+        static: evaluates static patterns.
+        content: of windows: `AT`, stream, s, p, o, and ts, the latest timestamp.
+        steps: instants, in a column `AT`.
+        cache: of static frames.
+    """
+
+    session: SparkSession
+    graph: OperatorGraph
+    static: StaticAnswers
+    content: DataFrame
+    steps: DataFrame
+    cache: dict[object, DataFrame]
+
+    def rows(
+        self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
+    ) -> Frame:
+        if not variables:
+            data = self.session.range(0, len(rows), 1, 1).select()
+        else:
+            arrays = [
+                pyarrow.array([row[index] for row in rows], pyarrow.string())
+                for index in range(len(variables))
+            ]
+            table = pyarrow.table(arrays, names=[column(name) for name in variables])
+            data = self.session.createDataFrame(table)
+        return Frame(data, tuple(variables), certain, timed=False)
+
+    def static_frame(self, pattern: Pattern) -> Frame:
+        """Evaluate a static pattern natively, once."""
+        variables = in_scope(pattern)
+        data = self.cache.get(pattern)
+        if data is None:
+            rows = self.static(self.graph, pattern)
+            data = self.rows(variables, rows, frozenset()).data.persist()
+            self.cache[pattern] = data
+        return Frame(data, variables, frozenset(variables), timed=False)
+
+    def bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
+        """Join the patterns of a basic graph pattern."""
+        if not patterns:
+            return self.rows((), [()], frozenset())
+        static = [
+            each._replace(graph=self.graph.graph_of(each))
+            for each in patterns
+            if self.graph.part_of(each) == "static"
+        ]
+        streaming = [each for each in patterns if self.graph.part_of(each) == "streaming"]
+        mixed = [each for each in patterns if self.graph.part_of(each) == "mixed"]
+        parts: list[Frame | QuadPattern] = [self._streaming(each) for each in streaming]
+        parts += [
+            self.static_frame(BGP(tuple(each))) for each in components(static, variables_of_quad)
+        ]
+        result: Frame | None = None
+        # Patterns that may match both come after the frames that are connected.
+        for each in greedy_order(
+            [*parts, *mixed],
+            lambda each: each.schema if isinstance(each, Frame) else variables_of_quad(each),
+            lambda each, _: not isinstance(each, Frame),
+        ):
+            if isinstance(each, Frame):
+                result = each if result is None else join(result, each)
+            else:
+                result = self._join_mixed(result, each)
+        assert result is not None
+        return result.project(variables_of_bgp(tuple(patterns)))
+
+    def _join_mixed(self, frame: Frame | None, pattern: QuadPattern) -> Frame:
+        """Join the matches of a pattern in windows and in static data."""
+        streaming = self._streaming(pattern)
+        plain = pattern._replace(graph=self.graph.graph_of(pattern))
+        static = self.static_frame(BGP((plain,)))
+        seen = streaming.project(static.schema)
+        if frame is None or not set(frame.schema) & set(static.schema):
+            beside = semi_join(static.at_all(self.steps), seen, anti=True)
+            both = union(streaming, beside)
+            return both if frame is None else join(frame, both)
+        if frame.timed and not is_variable(pattern.graph):
+            # A plan that had the frame twice would double with every such pattern.
+            return join_untimed_too(frame, semi_join(streaming, static, anti=True), static)
+        # A triple with a timestamp stands for the static one.
+        inside = join(frame, streaming)
+        beside = semi_join(join(frame, static).at_all(self.steps), seen, anti=True)
+        return union(inside, beside)
+
+    def _streaming(self, pattern: QuadPattern) -> Frame:
+        source = self.graph.source_of(pattern)
+        data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
+        positions: dict[str, str] = {}
+        for index, each in zip("spo", pattern[:3], strict=True):
+            if not is_variable(each):
+                data = data.where(sql.col(index) == str(each))
+            elif each in positions:
+                data = data.where(sql.col(index) == sql.col(positions[each]))
+            else:
+                positions[each] = index
+        columns = [
+            sql.col(index).alias(column(Variable(name))) for name, index in positions.items()
+        ]
+        schema = tuple(Variable(name) for name in positions)
+        certain = frozenset(schema)
+        if is_variable(pattern.graph):
+            name = Variable(pattern.graph)
+            streams = self.graph.stamps[name].streams
+            counts = sql.col("stream").isin(*map(str, streams))
+            stamp = sql.max(sql.when(counts, sql.col("ts")))
+            data = data.groupBy(AT, "s", "p", "o").agg(stamp.alias("ts"))
+            columns.append(terms.integer(sql.col("ts")).alias(column(name)))
+            schema = (*schema, name)
+        elif len(source.streams) > 1:
+            data = data.dropDuplicates([AT, "s", "p", "o"])
+        return Frame(data.select(AT, *columns), schema, certain, timed=True)
+
+
+# Set functions in Spark SQL. Sums of integers and decimals are exact; errors are null.
+
+_ARGUMENT = "argument"
+_FLOAT = 2
+"""The rank of xsd:float; see `terms.rank`."""
+
+
+def grouped_frame(
+    frame: Frame, keys: Sequence[Column], aggregates: Sequence[tuple[Variable, Aggregate]]
+) -> DataFrame:
+    """One row for each group: keys and aggregates."""
+    result: DataFrame | None = None
+    names = [f"key{index}" for index in range(len(keys))]
+    named = [key.alias(name) for key, name in zip(keys, names, strict=True)]
+    for variable, aggregate in aggregates:
+        data = frame.data
+        if aggregate.argument is None:
+            argument = sql.lit(1)
+            if aggregate.distinct:
+                visible = [name for name in frame.schema if not name.startswith("?.")]
+                argument = sql.struct(*(column(name) for name in visible))
+        else:
+            argument = Expressions(frame.columns()).binding(aggregate.argument)
+        data = data.select(*named, argument.alias(_ARGUMENT))
+        if aggregate.distinct:
+            data = data.dropDuplicates()
+        one = data.groupBy(*names).agg(_value(aggregate).alias(column(variable)))
+        if result is None:
+            result = one
+        else:
+            one = one.withColumnsRenamed({name: "r_" + name for name in names})
+            same = [sql.col(name).eqNullSafe(sql.col("r_" + name)) for name in names]
+            result = result.join(one, same).drop(*("r_" + name for name in names))
+    if result is None:
+        result = frame.data.select(*named).dropDuplicates()
+    return result
+
+
+def empty_value(aggregate: Aggregate) -> Column:
+    """The aggregate of nothing."""
+    if aggregate.name in ("COUNT", "SUM", "AVG"):
+        return terms.integer(sql.lit(0))
+    if aggregate.name == "GROUP_CONCAT":
+        return sql.lit('""')
+    return sql.lit(None).cast("string")
+
+
+def _value(aggregate: Aggregate) -> Column:
+    term = sql.col(_ARGUMENT)
+    match aggregate.name:
+        case "COUNT":
+            return terms.integer(sql.count(term))
+        case "MIN" | "MAX":
+            choose = sql.min_by if aggregate.name == "MIN" else sql.max_by
+            best = choose(term, terms.order_key(term))
+            return sql.when(sql.count_if(term.isNull()) == 0, best)
+        case "SAMPLE":
+            return sql.min(term)
+        case "GROUP_CONCAT":
+            texts = terms.escaped_lexical(term)
+            separator = str(literal(aggregate.separator))[1:-1]
+            # SPARQL leaves the order open; this one is the same in every run.
+            joined = sql.array_join(sql.sort_array(sql.collect_list(texts)), separator)
+            value = sql.concat(sql.lit('"'), joined, sql.lit('"'))
+            return sql.when(sql.count_if(texts.isNull()) == 0, value)
+    kind = terms.rank(term)
+    total = sql.sum(terms.exact_number(term))
+    floating = sql.sum(terms.number(term))
+    highest = sql.max(kind)
+    failures = sql.count_if(kind.isNull())
+    if aggregate.name == "MEDIAN":
+        ordered = sql.sort_array(sql.collect_list(sql.struct(terms.order_key(term), term)))
+        count = sql.count(term)
+        low = sql.get(ordered, sql.floor((count - 1) / 2).cast("int"))[_ARGUMENT]
+        high = sql.get(ordered, sql.floor(count / 2).cast("int"))[_ARGUMENT]
+        middle = sql.when(low == high, low).otherwise(_called(_middle, low, high))
+        return sql.when(failures == 0, middle)
+    if aggregate.name == "AVG":
+        exact = _called(_average, total.cast("string"), sql.count(term))
+        mean = _called(_floating, floating, highest, sql.count(term))
+        value = sql.when(highest < 2, exact).otherwise(mean)
+    else:
+        value = (
+            sql.when(highest == 0, terms.integer(total.cast("decimal(38,0)")))
+            .when(highest == 1, _decimal(total))
+            .otherwise(_called(_floating, floating, highest, sql.lit(1)))
+        )
+    return sql.when(failures == 0, value)
+
+
+def _decimal(value: Column) -> Column:
+    text = sql.regexp_replace(value.cast("string"), r"\.?0+$", "")
+    return sql.concat(sql.lit('"'), text, sql.lit(f'"^^<{XSD}decimal>'))
+
+
+def _called(function: Callable[..., str | None], *arguments: Column) -> Column:
+    # Made for each query: what Spark makes of a function belongs to the Java of one session.
+    return sql.udf(function, StringType(), useArrow=False)(*arguments)
+
+
+def _average(total: str | None, count: int) -> str | None:
+    # Once for each group: the quotient has 18 digits behind the point, as everywhere here.
+    return None if total is None else str(term_of(divide(Decimal(total), Decimal(count))))
+
+
+def _floating(total: float | None, kind: int, count: int) -> str | None:
+    if total is None:
+        return None
+    value = Single(total) if kind == _FLOAT else total
+    return str(term_of(value if count == 1 else quotient(value, count)))
+
+
+def _middle(low: str | None, high: str | None) -> str | None:
+    if low is None or high is None:
+        return None
+    try:
+        return str(term_of(quotient(add(value_of(Term(low)), value_of(Term(high))), 2)))
+    except EvaluationError:
+        # Some of them is no number: the caller leaves the whole group out.
+        return None
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Make the answers of a query at several instants.
+
+    Args:
+        outer: in EXISTS, the rows that it is evaluated for.
+        fresh: numbers of hidden variables.
+    """
+
+    leaves: LeafFrames
+    outer: Frame | None = None
+    fresh: Iterator[int] = field(default_factory=count)
+
+    def answer(self) -> DataFrame:
+        """`AT`, a column for each variable of the query, and `RANK`."""
+        pattern = self.leaves.graph.pattern
+        if self.leaves.graph.query.form == "ASK":
+            pattern = algebra.Distinct(algebra.Project(pattern, ()))
+        frame = self.frame(pattern).at_all(self.leaves.steps)
+        if RANK not in frame.data.columns:
+            return frame.data.withColumn(RANK, sql.lit(0).cast("int"))
+        return frame.data
+
+    # ---------------------------------------------------------------------------- patterns
+
+    def frame(self, pattern: Pattern) -> Frame:
+        match pattern:
+            case BGP(patterns):
+                return self._correlated(self.leaves.bgp(patterns))
+            case Path():
+                return self._correlated(self.leaves.static_frame(pattern))
+            case algebra.Values(variables, rows):
+                data = [tuple(row) for row in rows]
+                return self._correlated(self.leaves.rows(variables, data, always_bound(pattern)))
+            case algebra.Join():
+                return self._join(pattern)
+            case algebra.LeftJoin(left, right, condition):
+                return self._left_join(self.frame(left), self.frame(right), condition)
+            case algebra.Union(left, right):
+                return union(*self._alike(self.frame(left), self.frame(right)))
+            case algebra.Minus(left, right, apart):
+                return self._minus(self.frame(left), self.frame(right), apart)
+            case Filter(inner, condition):
+                return self._filter(self.frame(inner), condition)
+            case Aggregated():
+                return self._aggregated(pattern)
+            case algebra.Extend(inner, variable, expression):
+                frame = self.frame(inner)
+                schema = frame.schema
+                frame, plain = self.without_exists(frame, expression)
+                extended = frame.extend(variable, Expressions(frame.columns()).binding(plain))
+                return extended if frame.schema == schema else extended.project((*schema, variable))
+            case Group():
+                return self._group(pattern)
+            case _ if self.outer is not None:
+                # A nested SELECT is evaluated by itself, also inside EXISTS.
+                frame = replace(self, outer=None).frame(pattern)
+                return self._correlated(frame)
+            case algebra.Project(algebra.OrderBy(inner, conditions), variables):
+                return self._ordered(self.frame(inner), conditions, variables)
+            case algebra.Project(inner, variables):
+                return self.frame(inner).project(variables)
+            case algebra.Distinct(inner):
+                return distinct(self.frame(inner))
+            case algebra.Reduced(inner) | algebra.OrderBy(inner):
+                return self.frame(inner)
+            case algebra.Slice(inner, offset, limit, ()):
+                return sliced(self.frame(inner), offset, limit)
+            case _:
+                raise UnsupportedContinuousQueryError(
+                    f"{type(pattern).__name__} cannot be run on Spark"
+                )
+
+    def _alike(self, left: Frame, right: Frame) -> tuple[Frame, Frame]:
+        if left.timed == right.timed:
+            return left, right
+        return left.at_all(self.leaves.steps), right.at_all(self.leaves.steps)
+
+    def _join(self, pattern: algebra.Join) -> Frame:
+        frames = [self.frame(each) for each in operands(pattern)]
+        return reduce(join, greedy_order(frames, lambda each: each.schema, lambda *_: 0))
+
+    def _left_join(self, left: Frame, right: Frame, condition: Expression | None) -> Frame:
+        if right.timed:
+            left = left.at_all(self.leaves.steps)
+        test: Column | None = None
+        if condition is not None and first_exists(condition) is not None:
+            return self._left_join_exists(left, right, condition)
+        if condition is not None:
+            columns = {name: sql.col(column(name)) for name in (*left.schema, *right.schema)}
+            shared = [n for n in left.schema if n in right.schema and n not in left.certain]
+            for name in shared:
+                own = sql.col(column(name))
+                columns[name] = sql.coalesce(own, sql.col("r_" + column(name)))
+            test = Expressions(columns).condition(condition)
+        return left_join(left, right, test)
+
+    def _left_join_exists(self, left: Frame, right: Frame, condition: Expression) -> Frame:
+        """Join distinct rows of the left first; then return to all of them."""
+        keyed, key = self._keyed(left, left.schema)
+        pairs = self._filter(
+            join(replace(keyed, data=keyed.data.dropDuplicates()), right), condition
+        )
+        loose = [name for name in left.schema if name not in left.certain]
+        added = [name for name in right.schema if name not in left.schema]
+        joined = left_join(keyed, pairs.project((key, *loose, *added)), None)
+        return joined.project((*left.schema, *added))
+
+    def _minus(self, left: Frame, right: Frame, apart: tuple[Variable, ...]) -> Frame:
+        shared = [name for name in left.schema if name in right.schema and name not in apart]
+        if not shared:
+            return left
+        if self.outer is not None:
+            # What both sides have from outside is no reason to take away.
+            apart = (*apart, *self.outer.schema)
+        if right.timed:
+            left = left.at_all(self.leaves.steps)
+        # A pair that shares no bound variable does not remove; the hidden name only says so.
+        return semi_join(left, right, anti=True, apart=(*apart, Variable("?.none")))
+
+    def _filter(self, frame: Frame, condition: Expression) -> Frame:
+        for each in conjuncts(condition):
+            if not isinstance(each, Exists):
+                schema = frame.schema
+                frame, plain = self.without_exists(frame, each)
+                frame = frame.where(Expressions(frame.columns()).condition(plain))
+                frame = frame if frame.schema == schema else frame.project(schema)
+            elif _stands_alone(each.pattern):
+                inner = replace(self, outer=None).frame(each.pattern)
+                if inner.timed:
+                    frame = frame.at_all(self.leaves.steps)
+                frame = semi_join(frame, inner, anti=each.negated)
+            else:
+                keyed, result = self._found(frame, each.pattern)
+                frame = semi_join(keyed, result, anti=each.negated).project(frame.schema)
+        return frame
+
+    # ----------------------------------------------------------------------------- EXISTS
+
+    def without_exists(self, frame: Frame, expression: Expression) -> tuple[Frame, Expression]:
+        """Replace each EXISTS with a hidden variable of the frame."""
+        match expression:
+            case Exists(pattern, negated):
+                keyed, result = self._found(frame, pattern)
+                mark = self._hidden()
+                data = result.data.withColumn(column(mark), sql.lit(str(TRUE)))
+                there = replace(result, data=data, schema=(*result.schema, mark))
+                marked = left_join(keyed, there, None)
+                yes, no = (FALSE, TRUE) if negated else (TRUE, FALSE)
+                value = sql.when(sql.col(column(mark)).isNotNull(), str(yes)).otherwise(str(no))
+                marked = replace(marked, data=marked.data.withColumn(column(mark), value))
+                return marked.project((*frame.schema, mark)), VariableRef(mark)
+            case Call(_, arguments):
+                plain = []
+                for each in arguments:
+                    frame, one = self.without_exists(frame, each)
+                    plain.append(one)
+                return frame, replace(expression, arguments=tuple(plain))
+            case algebra.Aggregate(_, argument) if argument is not None:
+                frame, one = self.without_exists(frame, argument)
+                return frame, replace(expression, argument=one)
+            case _:
+                return frame, expression
+
+    def _found(self, frame: Frame, pattern: Pattern) -> tuple[Frame, Frame]:
+        """Key the frame, and find the keys of rows with a match.
+
+        Each leaf is joined with all distinct rows at once (SPARQL 1.1, section 18.6).
+        """
+        seen = [name for name in frame.schema if name in mentioned(pattern)]
+        keyed, key = self._keyed(frame, seen)
+        rows = keyed.project((key, *seen))
+        inside = replace(self, outer=replace(rows, data=rows.data.dropDuplicates()))
+        result = inside.frame(pattern).project((key,))
+        if result.timed:
+            keyed = keyed.at_all(self.leaves.steps)
+        return keyed, replace(result, data=result.data.dropDuplicates())
+
+    def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
+        key = self._hidden()
+        parts = [sql.col(column(name)) for name in names]
+        # JSON leaves out what is null, and names the rest.
+        value = sql.to_json(sql.struct(*parts)) if parts else sql.lit("")
+        extended = frame.extend(key, value)
+        return replace(extended, certain=extended.certain | {key}), key
+
+    def _hidden(self) -> Variable:
+        return Variable(f"?.e{next(self.fresh)}")
+
+    def _correlated(self, frame: Frame) -> Frame:
+        return frame if self.outer is None else join(self.outer, frame)
+
+    # ------------------------------------------------------------------------ aggregation
+
+    def _aggregated(self, pattern: Aggregated) -> Frame:
+        """Join aggregates with the solutions, as in the paper."""
+        frame = self.frame(pattern.input)
+        names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
+        if not names:
+            frame = frame.at_all(self.leaves.steps)
+            names = frame.time
+        groups = grouped_frame(
+            frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
+        )
+        same = [
+            sql.col(name).eqNullSafe(sql.col(f"key{index}")) for index, name in enumerate(names)
+        ]
+        data = frame.data.join(groups, reduce(and_, same), "left")
+        data = data.drop(*(f"key{index}" for index in range(len(names))))
+        return Frame(data, (*frame.schema, pattern.variable), frame.certain, frame.timed)
+
+    def _group(self, pattern: Group) -> Frame:
+        frame = self.frame(pattern.input)
+        plain: list[Expression] = []
+        for _, expression in pattern.keys:
+            frame, one = self.without_exists(frame, expression)
+            plain.append(one)
+        aggregates = []
+        for name, aggregate in pattern.aggregates:
+            frame, computed = self.without_exists(frame, aggregate)
+            assert isinstance(computed, algebra.Aggregate)
+            aggregates.append((name, computed))
+        expressions = Expressions(frame.columns())
+        keys = [sql.col(name) for name in frame.time]
+        keys += [expressions.binding(expression) for expression in plain]
+        if not keys:
+            frame = frame.at_all(self.leaves.steps)
+            keys = [sql.col(AT)]
+        names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
+        data = grouped_frame(frame, keys, aggregates).withColumnsRenamed(
+            {f"key{index}": name for index, name in enumerate(names)}
+        )
+        schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
+        if not pattern.keys:
+            # Exactly one group, even of nothing.
+            data = self.leaves.steps.join(data.withColumn("some", sql.lit(1)), AT, "left")
+            for name, aggregate in pattern.aggregates:
+                there = sql.when(sql.col("some").isNull(), empty_value(aggregate))
+                data = data.withColumn(column(name), there.otherwise(sql.col(column(name))))
+            data = data.drop("some")
+        return Frame(data, schema, frozenset(), frame.timed)
+
+    # -------------------------------------------------------------------------- modifiers
+
+    def _ordered(
+        self,
+        frame: Frame,
+        conditions: Sequence[algebra.OrderCondition],
+        variables: Sequence[Variable],
+    ) -> Frame:
+        keys = []
+        for each in conditions:
+            frame, plain = self.without_exists(frame, each.expression)
+            key = terms.order_key(Expressions(frame.columns()).binding(plain))
+            keys.append(key.desc() if each.descending else key.asc())
+        within = Window.partitionBy(*frame.time).orderBy(*keys)
+        ranked = frame.data.withColumn(RANK, sql.row_number().over(within))
+        names = [*frame.time, *(column(name) for name in variables)]
+        absent = [name for name in variables if name not in frame.schema]
+        for name in absent:
+            ranked = ranked.withColumn(column(name), sql.lit(None).cast("string"))
+        certain = frame.certain & frozenset(variables)
+        return Frame(ranked.select(*names, RANK), tuple(variables), certain, frame.timed)
+
+
+def _stands_alone(pattern: Pattern) -> bool:
+    """True where a pattern in EXISTS sees only bindings of its own."""
+    simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(pattern))
+    return simple and mentioned(pattern) <= always_bound(pattern)
