@@ -35,7 +35,6 @@ from experiments.studies.load import Load
 from experiments.studies.open_track import OpenTrack
 from experiments.studies.server_vs_client import ServerVsClient
 from experiments.studies.taxi import TaxiQueries
-from experiments.studies.ticks import ClientTicks
 from tpf_client.app.printing import OutputConsole
 
 # The experiments, in the order in which they run and are reported: what matters most first.
@@ -53,12 +52,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     OpenTrack(),
     Load(),
     Adaptivity(),
-    ClientTicks(),
 )
 STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 30, "cost-model": 0.1, "fragments": 7, "annotation-methods": 33,
     "conference": 20, "taxi": 4, "csparql": 26, "citybench": 28, "client": 12, "open-track": 40,
-    "load": 9, "adaptivity": 2, "ticks": 12,
+    "load": 9, "adaptivity": 2,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
 

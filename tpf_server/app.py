@@ -254,9 +254,7 @@ class _Worker:
     def make(self, configuration: Configuration) -> MadeApplication:
         settings = configuration.server
         if self._connections is None:
-            self._connections = Connections(
-                settings.port, settings.max_connections_per_address, settings.body_timeout, _say
-            )
+            self._connections = Connections(settings.port, settings.body_timeout, _say)
             self._connections.follow()
             self._changes = ChangeFeeds(
                 self._clock,

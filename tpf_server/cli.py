@@ -160,12 +160,11 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
             os.environ.setdefault(name, value)
         names = ", ".join(dataset.name for dataset in configuration.datasets)
         line = f"tpf-server: {settings.base} (datasets: {names})"
-        ready = threading.Event()
-        arguments = (settings.host, settings.port, line, ready)
+        arguments = (settings.host, settings.port, line)
         threading.Thread(target=_announce, args=arguments, daemon=True).start()
         allow_many_descriptors()
         changed = partial(_changed, lambda: configuration)
-        _watch_over_workers(settings, reload, changed, ready)
+        _watch_over_workers(settings, reload, changed)
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
@@ -197,7 +196,6 @@ def _watch_over_workers(
     settings: Settings,
     reload: Callable[[], None],
     changed: Callable[[], bool],
-    ready: threading.Event,
 ) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
@@ -209,7 +207,6 @@ def _watch_over_workers(
     multiprocessing.set_start_method("spawn", force=True)
     reloads = SignalFlag()
     server = Supervisor(
-        ready,
         reloads,
         interface=Interfaces.WSGI,
         address=settings.host,
@@ -285,12 +282,11 @@ _LOGGING = {
 }
 
 
-def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
+def _announce(host: str, port: int, line: str) -> None:
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
-        if ready.is_set() or _is_ready(address, port):
-            ready.set()
+        if _is_ready(address, port):
             click.echo(line, err=True)
             return
         time.sleep(0.05)

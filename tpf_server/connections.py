@@ -31,19 +31,13 @@ class _Connection(NamedTuple):
 class Connections:
     """Watch the connections of this process to a port.
 
-    Args:
-        most: per address; 0: any number.
-        body_seconds: how long a request body, or what is sent to a follower, may take.
+    `body_seconds` is how long a request body, or what is sent to a follower, may take.
     """
 
-    def __init__(
-        self, port: int, most: int, body_seconds: float, say: Callable[[str], object]
-    ) -> None:
+    def __init__(self, port: int, body_seconds: float, say: Callable[[str], object]) -> None:
         self._port = port
-        self._most = most
         self._body_seconds = body_seconds
         self._say = say
-        self._known: set[_Connection] = set()
         self._bodies: dict[int, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._numbers = iter(range(2**62))
@@ -72,18 +66,15 @@ class Connections:
                 self.look()
 
     def look(self) -> None:
-        """Close connections that are too many or too slow."""
+        """Close connections on which a body takes too long."""
         names = os.listdir(_DESCRIPTORS)
         self._warn(len(names))
         now = time.monotonic()
         with self._lock:
             late = [each for each in self._bodies.values() if now - each[1] > self._body_seconds]
-        if not (self._most or late):
+        if not late:
             return  # there may be thousands
         connections = {each for name in names if (each := self._connection(int(name))) is not None}
-        if self._most:
-            self._close_excess(connections)
-        self._known = connections
         for address, since in late:
             for each in connections:
                 # Nothing was sent to it since: it is not one that was answered meanwhile.
@@ -98,21 +89,6 @@ class Connections:
                 address, port = connected.getpeername()[:2]
                 return _Connection(descriptor, address.removeprefix("::ffff:"), port)
         return None
-
-    def _close_excess(self, present: set[_Connection]) -> None:
-        by_address: dict[str, list[_Connection]] = {}
-        # Those that were there before stay.
-        for each in sorted(present, key=lambda each: each not in self._known):
-            by_address.setdefault(each.address, []).append(each)
-        for address, connections in by_address.items():
-            excess = connections[self._most :]
-            for each in excess:
-                _end(each)
-            if excess:
-                self._say(
-                    f"{len(excess)} connections of {address} are closed: it has more than "
-                    f"{self._most} (max_connections_per_address)"
-                )
 
     def _warn(self, used: int) -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

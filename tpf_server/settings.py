@@ -121,7 +121,7 @@ _LEAST = {
          "max_result_rows", "max_result_bytes"), 1,
     ),
     **dict.fromkeys(
-        ("max_connections_per_address", "followers_per_address", "change_followers",
+        ("followers_per_address", "change_followers",
          "stream_delay", "stream_lateness", "stream_patience", "stream_ahead"), 0,
     ),
 }  # fmt: skip
@@ -264,9 +264,6 @@ class Settings:
     body_timeout: int = setting(120, "seconds in which a body must have arrived")
     idle_timeout: int = setting(
         30, "seconds after which a connection is closed that sends no whole head of a request"
-    )
-    max_connections_per_address: int = setting(
-        0, "most connections that an address may have to a worker; 0: any number"
     )
     open_metrics: bool = setting(True, "show /metrics to everybody; else with publish_token only")
     open_queries: bool = setting(

@@ -79,10 +79,10 @@ def test_a_column_that_is_none_is_refused_before_anything_is_measured(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "PROJECT", project)
-    arguments = ["compare", "--commits", "fast", "slow", "--experiment", "ticks"]
+    arguments = ["compare", "--commits", "fast", "slow", "--experiment", "adaptivity"]
     result = CliRunner().invoke(cli.app, [*arguments, "--column", "tick_ms"])
     assert result.exit_code == 2
-    assert "ticks measures no 'tick_ms', but ms_import, " in result.stderr
+    assert "adaptivity measures no 'tick_ms', but held, " in result.stderr
     assert not (tmp_path / "log").exists()
 
 
