@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from annotations.clock import Clock
-from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import (
     ClientError,
     ClosedError,
@@ -15,14 +14,12 @@ from tpf_client.errors import (
     PageTooLargeError,
 )
 from tpf_client.fragments.destinations import IN_BROWSER, Destinations, Origin, origin
-from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight
+from tpf_client.fragments.fetcher import Fetcher, FetchOptions, FetchOutcome, InFlight
 from tpf_client.fragments.page_reader import ACCEPTED_FORMATS
 from tpf_client.fragments.responses import Attempts, Fields, Limits, Response
 
 if TYPE_CHECKING:
     import requests
-
-    from tpf_client.fragments.files import Files
 
 
 class Http(Protocol):
@@ -137,22 +134,10 @@ class AsyncFetcher(Fetcher):
         http: Http,
         *,
         clock: Clock,
-        parallelism: int = 8,
-        cache_bytes: int = 64 * 2**20,
-        limits: Limits | None = None,
-        destinations: Destinations | None = None,
-        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
-        files: "Files | None" = None,
+        **options: Unpack[FetchOptions],
     ) -> None:
-        super().__init__(
-            clock=clock,
-            parallelism=max(parallelism, 1),
-            cache_bytes=cache_bytes,
-            limits=limits,
-            destinations=destinations,
-            vocabulary=vocabulary,
-            files=files,
-        )
+        options["parallelism"] = max(options.get("parallelism", 8), 1)
+        super().__init__(clock=clock, **options)
         self._http = http
         self._attempts = Attempts(clock, self.limits)
         self._slots: dict[Origin, asyncio.Semaphore] = {}

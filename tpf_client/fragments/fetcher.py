@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from cachetools import LRUCache
 
@@ -242,6 +242,17 @@ def with_files(
 
     files = Files(paths, clock, vocabulary)
     return tuple([files.urls.get(url, url) for url in named]), files
+
+
+class FetchOptions(TypedDict, total=False):
+    """The options of a `Fetcher` beside its clock."""
+
+    parallelism: int
+    cache_bytes: int
+    limits: Limits | None
+    destinations: Destinations | None
+    vocabulary: Vocabulary
+    files: "Files | None"
 
 
 class Fetcher:

@@ -3,21 +3,17 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from annotations.clock import Clock
 from annotations.event_reader import ServerEvent
-from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError
-from tpf_client.fragments.destinations import Destinations, Origin, origin
-from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, InFlight, Request
+from tpf_client.fragments.destinations import Origin, origin
+from tpf_client.fragments.fetcher import Fetcher, FetchOptions, FetchOutcome, InFlight, Request
 from tpf_client.fragments.page import Page
-from tpf_client.fragments.responses import Limits
 
 if TYPE_CHECKING:
     import requests
-
-    from tpf_client.fragments.files import Files
 
 
 class ThreadedFetcher(Fetcher):
@@ -32,27 +28,18 @@ class ThreadedFetcher(Fetcher):
         *,
         clock: Clock,
         session: "requests.Session | None" = None,
-        parallelism: int = 8,
-        cache_bytes: int = 64 * 2**20,
-        limits: Limits | None = None,
-        destinations: Destinations | None = None,
-        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
-        files: "Files | None" = None,
+        **options: Unpack[FetchOptions],
     ) -> None:
-        super().__init__(
-            clock=clock,
-            parallelism=parallelism,
-            cache_bytes=cache_bytes,
-            limits=limits,
-            destinations=destinations,
-            vocabulary=vocabulary,
-            files=files,
-        )
+        super().__init__(clock=clock, **options)
         # Who only names the client need not load the library.
         from tpf_client.fragments.transport import Transport
 
         self._transport = Transport(
-            clock, self.limits, self.destinations, session=session, connections=max(parallelism, 1)
+            clock,
+            self.limits,
+            self.destinations,
+            session=session,
+            connections=max(self.parallelism, 1),
         )
         self._pools: dict[Origin, ThreadPoolExecutor] = {}
 

@@ -27,7 +27,7 @@ from tpf_client.planner.live_fragment import (
     Unlabelled,
     canonical_pattern,
 )
-from tpf_client.planner.reading import Content
+from tpf_client.planner.reading import Content, ReadRequest
 from tpf_client.planner.source import Estimate, Source
 
 T = TypeVar("T")
@@ -427,7 +427,7 @@ class Evaluation:
             each.start_loading()
         rows = sorted((Term(each.pattern.predicate),) for each in group)
         block = Block((PATTERN_VARIABLES[1],), tuple(rows))
-        self.driver.spawn(source.read(pattern, at, None, block), done, failed)
+        self.driver.spawn(source.read(ReadRequest(pattern, at, block=block)), done, failed)
 
     def unlabelled(
         self, source: Source, pattern: QuadPattern, estimate: Estimate
@@ -479,7 +479,8 @@ class Evaluation:
                         fragment.note_labels()
                         self._reload(fragment, at)
 
-        task = group[0].source.read(pattern, at, None, block, more=lambda _: False)
+        asked = ReadRequest(pattern, at, block=block, more=lambda _: False)
+        task = group[0].source.read(asked)
         self.driver.spawn(task, done, self._errors.append)
 
     def _load(self, fragment: LiveFragment, at: datetime | None = None) -> None:
@@ -507,7 +508,7 @@ class Evaluation:
             if not limited and (not fragment.needed_whole or self._surprised_by(fragment)):
                 raise _EnoughError
 
-        task = fragment.source.read(
+        asked = ReadRequest(
             fragment.pattern,
             at,
             grow if first or limited else None,
@@ -516,6 +517,7 @@ class Evaluation:
             or (fragment.misses > 0 and at is not None and at < fragment.fresh_until),
             more=more if limited else None,
         )
+        task = fragment.source.read(asked)
         task = task if fragment.whole or limited else _paced(task, fragment)
         self.driver.spawn(task, done, failed, fragment.turn)
 

@@ -1,7 +1,7 @@
 """The plain source: the fragments of one dataset, over HTTP."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,10 +29,10 @@ from tpf_client.errors import (
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.documentation import form_for
 from tpf_client.fragments.fetcher import Fetcher, Request
-from tpf_client.fragments.form import Block, Form, SparqlForm, probe, sparql_form
+from tpf_client.fragments.form import Form, SparqlForm, probe, sparql_form
 from tpf_client.fragments.page import Page
 from tpf_client.planner.driver import Task
-from tpf_client.planner.reading import Content, read_pages, selector
+from tpf_client.planner.reading import Content, ReadRequest, read_pages, selector
 from tpf_client.planner.source import Estimate, impossible
 
 T = TypeVar("T")
@@ -163,18 +163,9 @@ class FragmentSource:
         """Return the matches on the first page, and the next change, if stated."""
         return self._of_the_past(self._first(pattern))
 
-    def read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,
-        block: Block | None = None,
-        *,
-        anew: bool = False,
-        more: Callable[[int], bool] | None = None,
-    ) -> Task[Content]:
+    def read(self, asked: ReadRequest) -> Task[Content]:
         """Read all matches, or the first pages; in large pages where many are needed."""
-        return self._of_the_past(self._read(pattern, at, on_page, block, anew=anew, more=more))
+        return self._of_the_past(self._read(asked))
 
     def _of_the_past(self, task: Task[T]) -> Task[T]:
         try:
@@ -230,17 +221,10 @@ class FragmentSource:
         select = selector(pattern, form, url)
         return select(page.facts), page.metadata.change
 
-    def _read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None,
-        on_page: Callable[[Sequence[Fact]], None] | None,
-        block: Block | None,
-        *,
-        anew: bool,
-        more: Callable[[int], bool] | None,
-    ) -> Task[Content]:
+    def _read(self, asked: ReadRequest) -> Task[Content]:
         form = yield from self.form()
+        pattern, at, on_page = asked.pattern, asked.at, asked.on_page
+        block, more, strict = asked.block, asked.more, self._use.strict or asked.anew
         if self._nowhere(pattern, form):
             now = self.now()
             return Content((), now, LAST, None, None, dynamic=False)
@@ -264,7 +248,7 @@ class FragmentSource:
                 tell(page.facts)
         at = at or self._since
         bare = isinstance(form, SparqlForm)
-        read = partial(read_pages, at=at, on_page=tell, strict=self._use.strict or anew, bare=bare)
+        read = partial(read_pages, at=at, on_page=tell, strict=strict, bare=bare)
         content: Content | None = None
         if more is not None and block is None and extra != pinned:
             # The first page of the usual size may do.

@@ -10,7 +10,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variabl
 from tpf_client.errors import HttpError, PageError
 from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.fetcher import Request
-from tpf_client.fragments.form import Form
+from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.planner.driver import PAUSE, Task
 
@@ -21,6 +21,26 @@ MAX_WINDOW = 32
 
 MAX_REPEATS = 8
 """Pages in a row that say nothing new, before they are taken for a chain without an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a source shall read: all matches, or the first pages.
+
+    Args:
+        at: the instant at which they must hold, on its clock; ``None``: now.
+        on_page: receives matches as they come.
+        block: bindings one of which each match must fit.
+        anew: revalidate even what HTTP calls fresh.
+        more: read on after so many pages? ``None``: read all.
+    """
+
+    pattern: QuadPattern
+    at: datetime | None = None
+    on_page: Callable[[Sequence[Fact]], None] | None = None
+    block: Block | None = None
+    anew: bool = False
+    more: Callable[[int], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,15 @@
 Source: SPARQL 1.1 Federated Query, section 2.1.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, is_variable
 from tpf_client.errors import ServiceError, SourceError
-from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
-from tpf_client.planner.reading import Content
+from tpf_client.planner.reading import Content, ReadRequest
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.sparql.algebra import EMPTY_GROUP, Pattern, Query, Service
 from tpf_client.sparql.rewrite.visitor import everything, transformed
@@ -42,17 +40,8 @@ class SilentSource:
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         return self._marked(self._source.estimate(pattern))
 
-    def read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,
-        block: Block | None = None,
-        *,
-        anew: bool = False,
-        more: Callable[[int], bool] | None = None,
-    ) -> Task[Content]:
-        return self._marked(self._source.read(pattern, at, on_page, block, anew=anew, more=more))
+    def read(self, asked: ReadRequest) -> Task[Content]:
+        return self._marked(self._source.read(asked))
 
     def _marked(self, task: Task[T]) -> Task[T]:
         try:

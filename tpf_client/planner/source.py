@@ -1,6 +1,6 @@
 """The planner's interface of sources of facts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -16,7 +16,7 @@ from annotations.terms import (
 from tpf_client.dataflow.changes import Solution
 from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
-from tpf_client.planner.reading import Content
+from tpf_client.planner.reading import Content, ReadRequest
 
 # One request per subject in place of one for each of its properties.
 
@@ -79,26 +79,8 @@ class Source(Protocol):
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """Estimate the matches."""
 
-    def read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,
-        block: Block | None = None,
-        *,
-        anew: bool = False,
-        more: Callable[[int], bool] | None = None,
-    ) -> Task[Content]:
-        """Read all matches, or the first pages.
-
-        Args:
-            pattern: what matches.
-            at: the instant at which they must hold, on this source's clock; ``None``: now.
-            on_page: receives matches as they come.
-            block: bindings one of which each match must fit.
-            anew: revalidate even what HTTP calls fresh.
-            more: read on after so many pages? ``None``: read all.
-        """
+    def read(self, asked: ReadRequest) -> Task[Content]:
+        """Read matches."""
 
 
 def impossible(pattern: QuadPattern) -> bool:

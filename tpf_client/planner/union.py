@@ -1,15 +1,13 @@
 """The union of several sources."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from annotations.instants import shifted
-from annotations.labels import Fact
 from annotations.terms import QuadPattern, is_variable
-from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
-from tpf_client.planner.reading import Content, together
+from tpf_client.planner.reading import Content, ReadRequest, together
 from tpf_client.planner.source import Estimate, Source
 
 
@@ -53,29 +51,15 @@ class UnionSource:
             min(each.block for each in estimates),
         )
 
-    def read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,
-        block: Block | None = None,
-        *,
-        anew: bool = False,
-        more: Callable[[int], bool] | None = None,
-    ) -> Task[Content]:
+    def read(self, asked: ReadRequest) -> Task[Content]:
         """Read all matches, or the first pages; duplicates come once."""
         ours = self._sources[0]
-        sources = self._asked(pattern) or [ours]
+        sources = self._asked(asked.pattern) or [ours]
         shifts = [source.now() - ours.now() for source in sources]
         contents = yield from together(
             [
                 source.read(
-                    pattern,
-                    None if at is None else shifted(at, shift),
-                    on_page,
-                    block,
-                    anew=anew,
-                    more=more,
+                    asked if asked.at is None else replace(asked, at=shifted(asked.at, shift))
                 )
                 for source, shift in zip(sources, shifts, strict=True)
             ]

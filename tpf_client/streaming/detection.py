@@ -38,7 +38,7 @@ from tpf_client.planner.driver import Task
 from tpf_client.planner.fragment_source import FragmentSource, SourceUse
 from tpf_client.planner.key_answers import packed
 from tpf_client.planner.live_fragment import canonical_pattern
-from tpf_client.planner.reading import Content, together
+from tpf_client.planner.reading import Content, ReadRequest, together
 from tpf_client.planner.source import Estimate, Source, impossible, substitute
 from tpf_client.planner.union import UnionSource
 from tpf_client.sparql.algebra import variables_of_quad
@@ -116,7 +116,9 @@ class Matcher:
     ) -> Task[None]:
         cost = yield from self._cost(pattern)
         plan = _plan(pattern, result.bindings, *cost)
-        reads = [self._source.read(name, at, None, block) for name, block in plan.reads]
+        reads = [
+            self._source.read(ReadRequest(name, at, block=block)) for name, block in plan.reads
+        ]
         contents = yield from together(reads)
         result.contents += contents
         quads = [fact.quad for content in contents for fact in content.facts]
@@ -281,18 +283,10 @@ class AnnotatedSource:
                 count = pages = None
         return Estimate(count, pages, None, plain.block)
 
-    def read(
-        self,
-        pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,  # noqa: ARG002 - not before labels
-        block: Block | None = None,
-        *,
-        anew: bool = False,  # noqa: ARG002 - every reading is
-        more: Callable[[int], bool] | None = None,  # noqa: ARG002 - labels are elsewhere
-    ) -> Task[Content]:
+    def read(self, asked: ReadRequest) -> Task[Content]:
         """Read the matching facts that are valid now, labelled and static."""
-        at = at or self.now()
+        # Labels are elsewhere: what has no label yet is not told page by page.
+        pattern, at, block = asked.pattern, asked.at or self.now(), asked.block
         if self._past is not None:
             return (yield from self._read_once(pattern, at, block))[1]
         for _ in range(_MAX_PASSES):
@@ -308,7 +302,7 @@ class AnnotatedSource:
         self, pattern: QuadPattern, at: datetime, block: Block | None
     ) -> Task[tuple[list[Content], Content]]:
         shown = at if self._past is None else None
-        plain = yield from self.base.read(pattern, shown, None, block)
+        plain = yield from self.base.read(ReadRequest(pattern, shown, block=block))
         seeds = _seeds(block)
         contents = [plain]
         labels: dict[Quad, list[Label]] = {}
@@ -411,7 +405,7 @@ class AnnotatedSource:
             "older interval": tmp.interval_initial,
         }
         predicate = predicates[annotation.labelling]
-        content = yield from self.base.read(QuadPattern(s, predicate, o, _ANY), at)
+        content = yield from self.base.read(ReadRequest(QuadPattern(s, predicate, o, _ANY), at))
         nodes = {fact.quad.subject for fact in content.facts}
         if annotation.labelling == "interval":
             nodes |= {fact.quad.object for fact in content.facts}

@@ -16,10 +16,9 @@ from annotations.labels import Expiration
 from tests.support.loopback import Loopback
 from tests.support.served import BASE, Served, quad
 from tpf_client.errors import SourceError
-from tpf_client.fragments.deltas import DeltaError, Dictionaries
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.responses import Limits
-from tpf_client.fragments.transport import Transport
+from tpf_client.fragments.transport import DeltaError, Dictionaries, Transport
 
 MAGIC = bytes.fromhex("5e2a4d1820000000")
 TEXT = b"".join(b"<http://a/%d> <http://a/p> <http://a/o> .\n" % n for n in range(200))
