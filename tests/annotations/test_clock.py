@@ -39,6 +39,7 @@ def test_what_is_scheduled_happens_in_order_at_its_own_instant() -> None:
     def note(name: str) -> None:
         happened.append((name, clock.now()))
 
+    clock.schedule(NOON + 3 * MINUTE, lambda: note("last"))
     clock.schedule(NOON + 2 * MINUTE, lambda: note("later"))
     clock.schedule(NOON + MINUTE, lambda: note("first"))
     clock.schedule(NOON + MINUTE, lambda: note("second"))
@@ -50,6 +51,7 @@ def test_what_is_scheduled_happens_in_order_at_its_own_instant() -> None:
         ("second", NOON + MINUTE),
         ("overdue", NOON + MINUTE),
         ("later", NOON + 2 * MINUTE),
+        ("last", NOON + 3 * MINUTE),
     ]
     assert clock.now() == NOON + 3 * MINUTE
 

@@ -41,12 +41,7 @@ def test_the_reason_is_said_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("until", "sent"),
-    [
-        ("spark-class", signal.SIGINT),
-        ("SparkSubmit", signal.SIGINT),
-        ("SparkSubmit", signal.SIGTERM),
-    ],
+    ("until", "sent"), [("spark-class", signal.SIGINT), ("SparkSubmit", signal.SIGTERM)]
 )
 def test_an_interrupt_while_spark_starts_leaves_nothing(
     tmp_path: Path, until: str, sent: signal.Signals

@@ -73,13 +73,13 @@ MORE = {
     # Whether keys or pages meet a limit sooner depends on where the matches lie.
     "limited": (8, 0.35, 2.0),
     # A small part of the requests for the whole fragments is risked for a few keys.
-    "nothing": (6, 1.0, 1.1),
+    "nothing": (4, 1.0, 1.1),
     "some": (6, 0.4, 4.0),
     # The same, where something else may take every solution away.
-    "absent": (6, 0.5, 2.0),
+    "absent": (4, 0.5, 2.0),
     "optional": (4, 0.2, 2.0),
-    "different": (6, 0.1, 1.2),
-    "first_ones": (6, 0.0, 1.0),
+    "different": (4, 0.1, 1.2),
+    "first_ones": (4, 0.0, 1.0),
 }
 """So many random queries of a kind; the part that may take more requests than Comunica, and how
 many times as many at most."""

@@ -126,8 +126,7 @@ def test_random_graphs_however_the_work_is_cut(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("graphs", [False, True])
-@pytest.mark.parametrize("key_bits", [64, 8])
+@pytest.mark.parametrize(("graphs", "key_bits"), [(True, 8), (False, 64)])
 def test_spark_writes_the_same_store(
     spark: Any, tmp_path: Path, graphs: bool, key_bits: int
 ) -> None:
