@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ranked_groups import RankedGroups
 from tpf_client.dataflow.state import ranked_groups
 from tpf_client.dataflow.state.ranked_groups import (
     MIDDLES,
@@ -26,23 +25,6 @@ from tpf_client.sparql.expressions.inlined import decimal_of, inline_decimal, in
 
 ROOT = Path(__file__).parents[4]
 EXAMPLES = 10
-
-
-@pytest.fixture(params=["python", "compiled"])
-def make(request):
-    if request.param == "python":
-        return RankedGroups
-    if ranked_groups.library() is None:
-        pytest.skip("built without a compiler")
-    return ranked_groups.RankedGroups
-
-
-class Column(array):
-    """A column that both take."""
-
-
-def column(values):
-    return Column("q", values)
 
 
 def number_of(cell):
@@ -191,7 +173,7 @@ def columns_of(ranking, times, rows):
         found += [[cells[n] for _, cells, _ in parts] for n in range(branch.medians)]
         if branch.other_width != NONE:
             found += [[met[n] for _, _, met in parts] for n in range(4)]
-    return [column(each) for each in found]
+    return [array("q", each) for each in found]
 
 
 def check(make, seed, rows=160):
@@ -259,9 +241,11 @@ def check(make, seed, rows=160):
     assert state.shown() == []
 
 
-def test_they_are_the_window_counted_anew(make):
+def test_they_are_the_window_counted_anew():
+    if ranked_groups.library() is None:
+        pytest.skip("built without a compiler")
     for seed in range(EXAMPLES):
-        check(make, seed)
+        check(ranked_groups.RankedGroups, seed)
 
 
 def test_it_is_clean_under_sanitizers(tmp_path):

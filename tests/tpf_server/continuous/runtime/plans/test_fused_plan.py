@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.ranked_groups import RankedGroups
 from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
@@ -84,14 +83,9 @@ CONSTANTS = (
 OTHER = "SELECT ?s ?x { STREAM <urn:s> [RANGE 3ms] { ?s <urn:x> ?x ; <urn:n> ?n } }"
 
 
-@pytest.fixture(params=["python", "compiled"])
-def kernel(request, monkeypatch):
-    """The kernel, once with the state in plain Python in its place."""
-    if request.param == "python":
-        plans = "tpf_server.continuous.runtime.plans"
-        monkeypatch.setattr(f"{plans}.fused_plan.RankedGroups", RankedGroups)
-        monkeypatch.setattr(f"{plans}.fusion.library", lambda: RankedGroups)
-    elif library() is None:
+@pytest.fixture
+def kernel():
+    if library() is None:
         pytest.skip("built without a compiler")
     return "compiled"
 
