@@ -5,10 +5,10 @@ Work is counted in calls, and never grows faster than the body.
 
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
-from types import FrameType
+from functools import partial
 from urllib.parse import quote
 
 import pytest
@@ -19,6 +19,7 @@ from annotations.labels import Fact, Interval
 from annotations.methods import METHODS
 from annotations.methods.method import Method
 from annotations.terms import MAX_NESTING, Quad, Term
+from tests.support.counted_calls import counted_calls
 from tests.support.facts import NAMING
 from tests.support.served import NOON, Served, quad
 from tpf_client.errors import ParseError
@@ -136,27 +137,12 @@ class Compared(str):
         return str.__hash__(self)
 
 
-def calls(action: Callable[[], object]) -> int:
-    """Count the called functions."""
-    count = 0
-
-    def called(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        action()
-    except (AnnotationError, BodyError):
-        pass
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 def grows_no_faster(action: Callable[[int], Callable[[], object]], size: int) -> None:
-    small, large = (calls(action(each)) for each in (size, 4 * size))
+    def work(make: Callable[[], object]) -> None:
+        with suppress(AnnotationError, BodyError):
+            make()
+
+    small, large = (counted_calls(partial(work, action(each))) for each in (size, 4 * size))
     assert large < 5 * small
 
 
