@@ -20,8 +20,8 @@ from annotations.namespaces import (
     TREE,
 )
 from annotations.terms import Quad, Term
+from tests.support.counted_calls import counted_calls
 from tests.support.served import BASE, NOON, Served, parse, quad
-from tests.tpf_server.web.test_nesting import calls
 from tpf_server.errors import PublishError
 from tpf_server.store.live import index, log, sqlite_log, store
 from tpf_server.store.live.log import LiveSettings, Record
@@ -398,7 +398,7 @@ def test_runs_of_batches_cost_as_much_as_there_are_runs() -> None:
         events = index.BatchEvents(None)  # type: ignore[arg-type]
         for number in range(1, 64 * size + 1):
             events.note(Record(number, number))
-        return calls(lambda: [events.runs(2**62, 64, None), events.runs(64, 640, 704),
+        return counted_calls(lambda: [events.runs(2**62, 64, None), events.runs(64, 640, 704),
                               events.parts(0, 64, 0, 1)])  # fmt: skip
 
     assert looking(4_000) <= looking(100) + 10
