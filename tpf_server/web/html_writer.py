@@ -182,6 +182,7 @@ class HtmlWriter:
             "settings": dataset.settings,
             "static": static.count(EVERYTHING) if static is not None else None,
             "live": fragment.dynamic if live is not None else None,
+            "labels": " and ".join(f"{each}s" for each in fragment.labellings),
             "updates": sparkline(live.updates(query.now)) if live is not None else "",
             "modified": "" if modified is None else f"{modified:%Y-%m-%d %H:%M:%S}",
             "predicates": predicates,

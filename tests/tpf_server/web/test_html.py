@@ -192,6 +192,7 @@ def test_the_front_of_a_dataset(served: Served) -> None:
     for predicate, count in static.items():
         assert any(predicate.rpartition("/")[2] in row[0] and row[2] == str(count) for row in rows)
     assert "last change 2015-12-08 12:00:00 UTC" in content
+    assert "1 live fact now, with expirations" in re.sub(r"<[^>]+>", "", content)
     assert 'id="content"' not in served.get("trains?page=2", "text/html").text
     for how in (f"tpf-query {BASE}trains", f'Client("{BASE}trains")', f'sources: ["{BASE}trains"]'):
         assert how.replace('"', "&#34;") in text or how in text
