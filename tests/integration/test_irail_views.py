@@ -19,7 +19,7 @@ from tests.support.served import BASE, Served
 __all__ = ["day"]
 pytestmark = needs_recording
 
-BATCHES = None if "IRAIL_WHOLE_DAY" in os.environ else 480
+BATCHES = None if "IRAIL_WHOLE_DAY" in os.environ else 240
 """How many polls are played."""
 
 

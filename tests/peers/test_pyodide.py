@@ -46,10 +46,10 @@ pytestmark = [
     pytest.mark.skipif(not NODES, reason="no Node found: tests/peers/install"),
 ]
 
-QUERIES = 80 * TIMES
+QUERIES = 40 * TIMES
 TOGETHER = 20
 """Queries over the same data."""
-W3C_STEP = 8
+W3C_STEP = 16
 """Every so many of the W3C's tests."""
 MINUTE = timedelta(minutes=1)
 PERIOD = 15 * MINUTE

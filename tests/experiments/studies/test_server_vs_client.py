@@ -32,7 +32,6 @@ from experiments.studies.server_vs_client import ServerVsClient, Sizes
 from experiments.workloads.board import board, number_of, renewal
 from tests.experiments.harness.test_runner import run
 from tests.experiments.studies.test_annotation_methods import liveboards
-from tpf_server.settings import Settings as ServerSettings
 
 __all__ = ["liveboards"]
 SMALL: dict[str, Any] = {
@@ -67,20 +66,6 @@ def test_the_board_and_queries_with_different_constants() -> None:
         delays = [str(row["delay"]) for row in rows]
         assert len(delays) == window.departures > 0
         assert {number_of(delay) for delay in delays} == {37}
-
-
-@pytest.mark.timeout(300)
-def test_more_readers_than_one_address_may_have_get_their_answers(tmp_path: Path) -> None:
-    readers = ServerSettings().followers_per_address + 4
-    tables = {
-        "server-vs-client": {
-            **SMALL, "engine_queries": [readers], "periods": 1, "modes": [CQELS_MODE.name],
-        }
-    }  # fmt: skip
-    results = run(tmp_path, ServerVsClient(), repetitions=1, tables=tables)
-    assert results.failures == {}
-    (total,) = results.where(kind="total").rows
-    assert int(total["updates"]) >= readers
 
 
 def test_a_measurement_whose_readers_are_refused_fails(
