@@ -179,22 +179,6 @@ class Browser:
                     found.append(str(event["params"]["entry"]["text"]))
         return found
 
-    def in_worker(self, script: str) -> Any:
-        """The value of an expression in the first shared worker; ``None``: there is none."""
-        port = self._port_file.read_text().split()[0]
-        targets = requests.get(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS).json()
-        for target in targets:
-            if target["type"] == "shared_worker":
-                socket = create_connection(target["webSocketDebuggerUrl"], timeout=_SECONDS)
-                parameters = {"expression": script, "returnByValue": True, "awaitPromise": True}
-                call = {"id": 1, "method": "Runtime.evaluate", "params": parameters}
-                socket.send(json.dumps(call))
-                while (answer := json.loads(socket.recv())).get("id") != 1:
-                    pass
-                socket.close()
-                return answer["result"]["result"].get("value")
-        return None
-
     def requested(self) -> list[str]:
         """The URLs that the page asked for; those inside the page itself (``data:``) are none."""
         return [

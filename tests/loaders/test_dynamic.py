@@ -1,7 +1,5 @@
 """Facts and streams as files, read back by method and server."""
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -18,7 +16,6 @@ from loaders.dynamic import (
     write_streams,
 )
 from loaders.errors import OutputError
-from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_directory
@@ -26,18 +23,6 @@ from tests.loaders.sources.test_taxi import EXAMPLE, LATER
 from tests.loaders.test_history import MINUTE
 from tests.support.oracle import quad_of
 from tests.support.served import BASE, NOON, TOKEN, Served
-
-
-class Recorded:
-    """A feed out of a list of batches."""
-
-    name = "recorded"
-
-    def __init__(self, batches: Sequence[FeedBatch]) -> None:
-        self._batches = batches
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        return iter(self._batches)
 
 
 def recorded_board(tmp_path: Path) -> Irail:
