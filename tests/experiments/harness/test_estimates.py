@@ -47,6 +47,7 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert percentile(values, 0) == 1
     assert percentile(values, 100) == 100
     assert percentile([7.0], 99) == 7
+    assert percentile([1.0, 2.0, 3.0], 50) == 2
     for wrong in ([], values):
         with pytest.raises(ValueError):
             percentile(wrong, 101 if wrong else 50)
