@@ -40,10 +40,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when advanced or waited on.
-
-    Scheduled actions then run in order, so a test plays a whole day without a pause.
-    """
+    """A clock that moves only when advanced or waited on."""
 
     def __init__(self, start: datetime) -> None:
         self._now = utc(start)

@@ -59,11 +59,7 @@ def from_micros(micros: int) -> datetime:
 
 
 def parse_instant(lexical: str) -> datetime:
-    """Parse an ``xsd:dateTime``, truncated to microseconds.
-
-    Raises:
-        InstantError: malformed, without a time zone, or outside the years 1 to 9999.
-    """
+    """Parse an ``xsd:dateTime``, truncated to microseconds."""
     match = _LEXICAL.fullmatch(lexical.strip(" \t\r\n"))
     if match is None:
         raise InstantError(f"not an xsd:dateTime: {lexical!r}")
@@ -102,11 +98,7 @@ def instant_term(instant: datetime) -> Term:
 
 
 def instant_of_term(term: str) -> datetime:
-    """Return the instant of a literal.
-
-    Raises:
-        InstantError: the term is no literal, has another datatype, or is malformed or zoneless.
-    """
+    """Return the instant of a literal."""
     if not is_literal(term):
         raise InstantError(f"not an instant: {term}")
     try:

@@ -81,12 +81,7 @@ Label: TypeAlias = Expiration | Interval
 
 
 def at_instant(instant: datetime) -> Interval:
-    """Return the label of an instant.
-
-    Raises:
-        InstantError: it is naive.
-        LabelError: it is the last possible one.
-    """
+    """Return the label of an instant."""
     return Interval(instant, shifted(utc(instant), _RESOLUTION))
 
 
@@ -114,10 +109,7 @@ def key_of(quad: Quad, key: FactKey = "subject-predicate") -> tuple[str, ...]:
 def overlaps(
     facts: Iterable[Fact], key: FactKey = "subject-predicate"
 ) -> Iterator[tuple[Fact, Fact]]:
-    """Yield pairs of versions of one fact whose labels overlap; the first one stays.
-
-    An expiration overlaps every interval that starts before it. Exact repetitions are one fact.
-    """
+    """Yield pairs of versions of one fact whose labels overlap; the first one stays."""
     by_key: dict[tuple[str, ...], dict[Fact, None]] = {}
     for fact in facts:
         if fact.label is not None:

@@ -110,10 +110,7 @@ def _opens_often(pieces: Iterable[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Syntax:
-    """The lexical rules of a syntax, to follow its brackets, in linear time.
-
-    `quotes` maps delimiters of parts without brackets, longest first, to content and end.
-    """
+    """The lexical rules of a syntax, to follow its brackets, in linear time."""
 
     plain: "re.Pattern[bytes]"
     opening: tuple[bytes, ...]

@@ -109,11 +109,7 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def iri(value: str) -> Term:
-    """Return the term of an absolute IRI.
-
-    Raises:
-        TermError: `value` is relative or has a character that no IRI may have.
-    """
+    """Return the term of an absolute IRI."""
     if not _ABSOLUTE.match(value):
         raise TermError(f"not an absolute IRI: {value!r}")
     if bad := _NOT_IN_IRI.search(value):
@@ -155,11 +151,7 @@ def blank_node(label: str) -> Term:
 
 
 def triple_term(triple: Triple) -> Term:
-    """Return the RDF 1.2 triple term ``<<( s p o )>>`` of a triple.
-
-    Raises:
-        TermError: it is nested deeper than `MAX_NESTING`, so that nobody could read it.
-    """
+    """Return the RDF 1.2 triple term ``<<( s p o )>>`` of a triple."""
     term = Term(f"<<( {triple.subject} {triple.predicate} {triple.object} )>>")
     # Each level has as many characters; texts may have them, too.
     if triple.object.startswith("<<(") and term.count("<<(") > MAX_NESTING:
@@ -218,11 +210,7 @@ _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
 
 def literal_parts(term: str) -> LiteralParts:
-    """Return the unescaped lexical form, language tag and datatype of a literal.
-
-    Raises:
-        TermError: it is no literal, or an escape is no character.
-    """
+    """Return the unescaped lexical form, language tag and datatype of a literal."""
     if not is_literal(term):
         raise TermError(f"not a literal: {term}")
     end = term.rfind('"')
@@ -256,20 +244,12 @@ _TOKEN = re.compile(
 
 
 def triple_of_term(term: str) -> Triple:
-    """Return the triple inside a triple term.
-
-    Raises:
-        TermError: the term is not a triple term, or nested deeper than `MAX_NESTING`.
-    """
+    """Return the triple inside a triple term."""
     return _triple_of(term, Term)
 
 
 def read_triple_term(text: str) -> Term:
-    """Return the canonical form of a triple term.
-
-    Raises:
-        TermError: it is malformed, or nested deeper than `MAX_NESTING`.
-    """
+    """Return the canonical form of a triple term."""
     return triple_term(_triple_of(text, _read_term))
 
 

@@ -35,10 +35,7 @@ def origin_of(url: str) -> tuple[str, str] | None:
 
 
 def is_called(host: str, names: Collection[str]) -> bool:
-    """True where a server with these names (``*``: all) may be asked by this ``Host``.
-
-    Addresses are always allowed: DNS rebinding needs a name.
-    """
+    """True where a server with these names (``*``: all) may be asked by this ``Host``."""
     match = _HOST.fullmatch(host)
     if match is None:
         return False

@@ -117,10 +117,7 @@ class PageSettings:
 
 @cache
 def bundle(with_engine: bool) -> Mapping[str, PageFile]:
-    """Return the page's files by name; ``index.html`` is at ``""``.
-
-    `with_engine` includes Python for browsers, where it was fetched.
-    """
+    """Return the page's files by name; ``index.html`` is at ``""``."""
     files: dict[str, PageFile] = {}
 
     def named(name: str, content: bytes, media_type: str, policy: str = POLICY) -> str:
@@ -166,10 +163,7 @@ def bundle(with_engine: bool) -> Mapping[str, PageFile]:
 
 
 def write_page(folder: Path, settings: PageSettings) -> list[str]:
-    """Write the page into a folder; return the names of the files.
-
-    Each is there plain and compressed (``.br``, ``.gz``).
-    """
+    """Write the page into a folder; return the names of the files."""
     page = PageFile("application/json", settings.to_json().encode(), caching=_LOOK_AGAIN)
     files = {**bundle(not settings.endpoint), "page.json": page}
     for name, file in files.items():

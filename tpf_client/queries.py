@@ -227,11 +227,6 @@ class Answer:
         self.variables: tuple[Variable, ...] = ()
 
     def begin(self) -> Steps[Self]:
-        """Plan the query: first of all.
-
-        Raises:
-            SourceError: a fragment could not be fetched.
-        """
         self._solutions = 0
         self._ready: deque[Solution] = deque()
         self._streams = False
@@ -253,19 +248,13 @@ class Answer:
 
     @property
     def pattern(self) -> Pattern | None:
-        """The rewritten pattern that is evaluated."""
         return self._output.pattern
 
     def close(self) -> None:
         self.driver.close()
 
     def steps(self) -> Generator[Ask | Row]:
-        """Yield the solutions, with multiplicity, and the requests for them.
-
-        Raises:
-            SourceError: a fragment could not be read: the answer is incomplete.
-            ClosedError: closed meanwhile.
-        """
+        """Yield the solutions, with multiplicity, and the requests for them."""
         try:
             while advanced := (yield from self._advance()):
                 yield from self._drain()
@@ -282,7 +271,6 @@ class Answer:
             self.driver.restart()
 
     def _advance(self) -> Steps[Ask | bool]:
-        """``False`` at the end, `Ask` to wait."""
         if self._outdated:
             self.driver.restart()
             yield from self.begin()
@@ -351,11 +339,7 @@ class Words:
 
 
 def words_of(fetcher: Fetcher, urls: Iterable[str]) -> Task[Words]:
-    """Collect the words of some datasets.
-
-    Raises:
-        SourceError: a page could not be fetched.
-    """
+    """Collect the words of some datasets."""
     typed = ANYTHING._replace(predicate=RDF_TYPE)
     tasks = [
         _sampled(FragmentSource(fetcher, url), pattern)
@@ -433,11 +417,7 @@ class How(TypedDict, total=False):
 
 
 def check_form(form: QueryForm, text: str, base: str | None = None) -> None:
-    """Check that a query has this form.
-
-    Raises:
-        UnsupportedQueryError: it has another.
-    """
+    """Check that a query has this form."""
     if isinstance(text, str) and (other := parse_query(text, base).form) != form:
         raise UnsupportedQueryError(f"this is {other}, not {form}")
 
@@ -465,11 +445,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """The settings of a stream; see `Client.stream`.
-
-    Raises:
-        ValueError: seconds out of range, or a replay without an end.
-    """
+    """The settings of a stream; see `Client.stream`."""
 
     min_interval: float = 0.0
     max_interval: float | None = None
@@ -533,14 +509,6 @@ class Queries:
         self._strict = strict
 
     def parsed(self, text: str, base: str | None = None, bindings: Bindings | None = None) -> Query:
-        """Parse a query; see `Client.query`.
-
-        Raises:
-            QuerySyntaxError: the text is not a query.
-            UnsupportedQueryError: it cannot be answered here.
-            QueryError: it lacks a variable that is bound.
-            TypeError: the text or a value is of another type.
-        """
         if not isinstance(text, str):
             raise TypeError(f"a query is a str, not {type(text).__name__}")
         check_argument("base", base, str)
@@ -580,11 +548,7 @@ class Queries:
         return words_of(self._fetcher, self._urls)
 
     def estimate(self, query: Query, driver: Driver) -> Steps[ReadingEstimate]:
-        """Estimate what a query reads, by a few requests.
-
-        Raises:
-            SourceError: a fragment could not be fetched.
-        """
+        """Estimate what a query reads, by a few requests."""
         from tpf_client.planner.explain import expected_json
         from tpf_client.streaming.detection import detect_all
 

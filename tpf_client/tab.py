@@ -1,47 +1,36 @@
 """Queries of a page, evaluated in its web worker (Pyodide) or any event loop.
 
 The worker calls `start` and `stop`. Events go to ``post`` as JSON texts ``{"id": …, "event": name,
-"data": {…}}``, none for a query after `stop`. A message to `start` is the JSON text of an object:
+"data": {…}}``, none for a query after `stop`. A message to `start` is a JSON object:
 
 ================  ==============================================================================
 ``id``            names the query: a string or number
 ``sources``       URLs of datasets, read as one
 ``query``         SPARQL 1.1
-``mode``          ``watch``: keep the answer up to date; ``once``: answer it once;
-                  ``estimate``: tell how much it reads; ``check``: parse it;
-                  ``words``: the predicates and classes of the datasets (without ``query``)
+``mode``          ``watch``, ``once``, ``estimate``, ``check`` (parse it), or ``words`` (the
+                  predicates and classes of the datasets)
 ``at``            with ``once``: an instant in the past (ISO 8601)
-``min-interval``  with ``watch``: least seconds between two evaluations; 1 if absent or ``""``
-``max-interval``  with ``watch``: most seconds between two evaluations
-``grace``         with ``watch``: seconds for which an expired fact stays unrenewed
+``min-interval``  with ``watch``, as ``max-interval`` and ``grace``: seconds; see `Client.stream`
 ``explain``       with ``watch``: send ``plan`` after each evaluation
 ================  ==============================================================================
 
-Seconds are numbers or texts. The first four events of ``watch`` are those of ``tpf-query serve``:
+Events of ``watch``, the first four as of ``tpf-query serve``:
 
 ==============  ================================================================================
 ``initial``     the whole answer: ``vars``, ``at``, ``valid_until``, ``next_look``, ``added``
                 (SPARQL JSON bindings), ``valid`` (their spans), ``removed``, ``boolean``
-                for ASK; again after a restart
 ``update``      the changes in the same form, with ``places`` where the query orders
-``up-to-date``  after each evaluation: ``at``, ``now`` (the server's clock), ``valid_until``,
-                ``next_look``, ``dynamic``, ``rows``, ``late``, ``warnings``; ``pages``,
-                ``requests``, ``bytes``, ``cached`` so far; ``endpoint``: the last three of
-                all queries of this worker
-``plan``        ``datasets``, ``steps``, ``tree``, ``seconds``; after the first evaluation, or each
-``error``       a failed evaluation: ``error``, ``at``, ``now``, ``next_look`` (null: the query
-                takes too much and is not tried again)
+``up-to-date``  after each evaluation: its instants, ``dynamic``, ``rows``, ``late``, ``warnings``,
+                ``pages``, ``requests``, ``bytes``, ``cached``, ``endpoint`` (of all queries)
+``plan``        ``datasets``, ``steps``, ``tree``, ``seconds``
+``error``       a failed evaluation: ``error``, ``at``, ``now``, ``next_look`` (null: given up)
 ``work``        before the first answer: ``requests``, ``bytes``, ``cached``, ``endpoint``
-``refused``     an invalid query; the last event: ``status`` 400, ``text``, ``line`` and
-                ``column`` (or null)
+``refused``     an invalid query; the last event: ``status`` 400, ``text``, ``line``, ``column``
 ==============  ================================================================================
 
-Those of ``once``: ``rows`` as they come (``vars``, ``added``, ``valid``, ``places``, ``boolean``),
-``work``, then ``done`` (``rows``, ``requests``, ``bytes``, ``cached``, ``endpoint``), ``refused``,
-or ``failed`` (``error``). Triples of CONSTRUCT and DESCRIBE are rows of ``subject``, ``predicate``
-and ``object``. The other modes tell one event: ``words`` with ``predicates`` and ``classes`` (IRIs,
-most frequent first), ``estimate`` with ``facts`` (or null), ``labelled`` and ``plan``, ``checked``,
-or ``refused`` or ``failed``.
+``once`` gives ``rows`` as they come, ``work``, then ``done``, ``refused`` or ``failed``; triples
+are rows of ``subject``, ``predicate`` and ``object``. Other modes give one event: ``words``,
+``estimate`` (``facts``, ``labelled``, ``plan``), ``checked``, ``refused`` or ``failed``.
 """
 
 import asyncio

@@ -44,11 +44,7 @@ class FactPattern(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One quad of a method's shape that a pattern can match.
-
-    Facts that match `facts` and `residual` show exactly one quad each, ``render(fact)``, all
-    different; so counts are equal.
-    """
+    """One quad of a method's shape that a pattern can match."""
 
     facts: FactPattern
     render: Callable[[Fact], Quad]
@@ -56,10 +52,7 @@ class Part(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """A variable computed from the match of a rewriting's first pattern.
-
-    No pattern can express such a join.
-    """
+    """A variable computed from the match of a rewriting's first pattern."""
 
     variable: Variable
     of: Callable[[Quad], Term]

@@ -30,10 +30,7 @@ class Method(ABC):
 
     @abstractmethod
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> Iterator[Fact]:
-        """Yield facts of data without the triples of labels, in order.
-
-        Labels and quads are joined lazily, because there may be too many.
-        """
+        """Yield facts of data without the triples of labels, in order."""
 
     @abstractmethod
     def rewrite(

@@ -1,7 +1,4 @@
-"""Reification: a labelled ``rdf:Statement`` (RDF Schema 1.1, section 5.3), in the fact's graph.
-
-The fact itself is not stated: it holds only for a while.
-"""
+"""Reification: a labelled ``rdf:Statement`` (RDF Schema 1.1, section 5.3), in the fact's graph."""
 
 from collections.abc import Callable, Iterator
 

@@ -306,10 +306,7 @@ def label_patterns(
 
 
 class LabelledNodes(NamedTuple):
-    """The labels in annotated data, and the quads that belong to no label.
-
-    A node with an unreadable label is not static.
-    """
+    """The labels in annotated data, and the quads that belong to no label."""
 
     labels: dict[Term, list[Label]]
     rest: list[Quad]

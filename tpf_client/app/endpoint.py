@@ -107,14 +107,7 @@ class VocabularyCache:
         self._body = b""
 
     def body(self) -> bytes:
-        """Return ``predicates`` and ``classes``, most frequent first.
-
-        They are pairs of IRI and count where the servers of all datasets count them (those of this
-        project do), else IRIs in a sample.
-
-        Raises:
-            ClientError: they could not be read.
-        """
+        """Return ``predicates`` and ``classes``, most frequent first."""
         with self._lock:
             now = self._client.clock.now()
             if now >= self._until:

@@ -71,11 +71,7 @@ def solution_table(
 
 
 class LiveTable:
-    """The present answer of a continuous query, for rich.
-
-    New rows are green, changed cells yellow, late rows dim, and removed rows struck out until the
-    next update.
-    """
+    """The present answer of a continuous query, for rich."""
 
     def __init__(self, urls: Sequence[str] = (), prefixes: Prefixes = MappingProxyType({})) -> None:
         self._urls = tuple(urls)

@@ -98,10 +98,7 @@ class Answering(Protocol):
 
 
 def make_server(endpoint: Answering, listener: socket.socket) -> Any:
-    """Make a server of the endpoint, which closes its listener.
-
-    Its `run` ends when a signal handler raises `SystemExit`.
-    """
+    """Make a server of the endpoint, which closes its listener."""
     # Who waits for a place is told so by nobody but our log.
     logging.getLogger("waitress").setLevel(logging.ERROR)
 

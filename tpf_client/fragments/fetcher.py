@@ -228,12 +228,7 @@ class InFlight:
 def with_files(
     urls: Iterable[str | Path], clock: Clock, vocabulary: Vocabulary
 ) -> "tuple[tuple[str, ...], Files | None]":
-    """Return the URLs of datasets, of which some may be RDF files, and these files.
-
-    Raises:
-        ClientError: a file is malformed, or its name does not tell a format of RDF.
-        OSError: it cannot be read.
-    """
+    """Return the URLs of datasets, of which some may be RDF files, and these files."""
     named = [str(url) if isinstance(url, Path) else url for url in urls]
     paths = [url for url in named if isinstance(url, str) and is_file(url)]
     if not paths:

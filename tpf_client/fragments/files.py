@@ -44,13 +44,7 @@ _ENDS: Final = {
 
 
 class Files:
-    """Pages of RDF files, by the URLs that stand for them.
-
-    Raises:
-        ParseError: a file is malformed.
-        ClientError: its name does not tell a format of RDF.
-        OSError: it cannot be read.
-    """
+    """Pages of RDF files, by the URLs that stand for them."""
 
     def __init__(self, paths: Iterable[str], clock: Clock, vocabulary: Vocabulary) -> None:
         files = {path: Path(path).resolve() for path in paths}

@@ -54,11 +54,7 @@ class ThreadedFetcher(Fetcher):
         return answer
 
     def document(self, url: str) -> bytes:
-        """Return what a server has at a URL beside its fragments.
-
-        Raises:
-            SourceError: it cannot be read.
-        """
+        """Return what a server has at a URL beside its fragments."""
         self._count(None, requests=1)
         return self._transport.get(url, {}).body
 

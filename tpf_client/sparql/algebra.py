@@ -194,10 +194,7 @@ class Extend(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class Aggregated(Extend):
-    """The AGGREGATE clause of C-SPARQL (paper 003, sections 2.2 and 3.1).
-
-    It adds the aggregate of the solutions with the same keys and collapses none.
-    """
+    """The AGGREGATE clause of C-SPARQL (paper 003, sections 2.2 and 3.1)."""
 
     keys: tuple[Variable, ...] = ()
 
@@ -209,11 +206,7 @@ class Aggregated(Extend):
 
 @dataclass(frozen=True, slots=True)
 class Minus(_Remembering):
-    """Left solutions without a compatible right one that shares a variable.
-
-    Variables in `apart` (the graph of an enclosing GRAPH ?g) must agree, but do not count as
-    shared.
-    """
+    """Left solutions without a compatible right one that shares a variable."""
 
     left: "Pattern"
     right: "Pattern"
@@ -287,10 +280,7 @@ class Slice(_Remembering):
 
 @dataclass(frozen=True, slots=True)
 class Service(_Remembering):
-    """A pattern that another source answers.
-
-    `failed` are endpoints known to fail; with SILENT each has one empty solution.
-    """
+    """A pattern that another source answers."""
 
     endpoint: TermOrVariable
     pattern: "Pattern"

@@ -80,11 +80,7 @@ def value_key(value: Value) -> tuple[Any, ...]:
 
 
 class SortKey:
-    """A sorting key of solutions.
-
-    `first` is the key of the first condition, which often decides; `columns` are set where all
-    conditions are variables.
-    """
+    """A sorting key of solutions."""
 
     __slots__ = ("columns", "first", "whole")
 

@@ -181,11 +181,7 @@ def declared_prefixes(text: str) -> dict[str, str]:
 
 
 def with_dataset(text: str, dataset: DatasetClause) -> str:
-    """Replace FROM and FROM NAMED in the text of a query.
-
-    Raises:
-        QuerySyntaxError: the text is not a query.
-    """
+    """Replace FROM and FROM NAMED in the text of a query."""
     parser = Parser(text)
     parser.query()
     clauses = [f"FROM {name}" for name in dataset.default]
@@ -195,10 +191,7 @@ def with_dataset(text: str, dataset: DatasetClause) -> str:
 
 
 class Parser(Cursor):
-    """Parse one query.
-
-    `dataset_at` is the range of the FROM clauses, or where they may be inserted.
-    """
+    """Parse one query."""
 
     def __init__(self, text: str, base: str | None = None, dialect: Dialect = SPARQL) -> None:
         super().__init__(text, base)

@@ -1,7 +1,4 @@
-"""Follow servers' change signals (``tmp:changes``): one connection for each dataset.
-
-While it is broken, queries go by the freshness of their pages.
-"""
+"""Follow servers' change signals (``tmp:changes``): one connection for each dataset."""
 
 import json
 import logging

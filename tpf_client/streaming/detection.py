@@ -85,10 +85,7 @@ class Matcher:
         derived: Derived | None = None,
         seeds: Sequence[Binding] = ({},),
     ) -> Task[Match]:
-        """Return all solutions that extend a seed and hold at an instant (``None``: now).
-
-        `derived` is a variable computed from the match of the first pattern.
-        """
+        """Return all solutions that extend a seed and hold at an instant (``None``: now)."""
         result = Match([dict(seed) for seed in seeds])
         rest = list(patterns)
         if derived is not None:
@@ -490,7 +487,6 @@ class Detected:
 
     @property
     def labelling(self) -> str:
-        """Describe it in words."""
         if self.how != "rewriting":
             return _HOW[self.how]
         ways = [f"{each.method.name} with {each.labelling} labels" for each in self.annotations]

@@ -21,10 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Job:
-    """One continuous query of a scheduler.
-
-    `deliver` gets its ticks in a thread of the scheduler; `error` is why it failed.
-    """
+    """One continuous query of a scheduler."""
 
     def __init__(self, scheduler: "Scheduler", streamer: Streamer, deliver: TakeTick) -> None:
         self.streamer = streamer

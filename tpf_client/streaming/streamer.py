@@ -89,10 +89,7 @@ SAFETY: Final = timedelta(minutes=5)
 
 
 class ChangeListener:
-    """Collect the signals of one query until it is evaluated.
-
-    `wake` is called, in any thread, at each signal.
-    """
+    """Collect the signals of one query until it is evaluated."""
 
     def __init__(self, signals: ChangeSignals, wake: Callable[[], object]) -> None:
         self._signals = signals
@@ -403,10 +400,7 @@ class Streamer:
                     return
 
     def looks(self, wake: Waking | None = None) -> Generator[Tick | datetime]:
-        """Yield as `steps` does, but send requests and wait for them in this thread.
-
-        `wake` is called, in any thread, when it may have to go on early.
-        """
+        """Yield as `steps` does, but send requests and wait for them in this thread."""
         return answered(self.steps(), self.driver, wake)
 
     def steps(self) -> Generator[Ask | Tick | datetime]:

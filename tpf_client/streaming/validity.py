@@ -23,10 +23,7 @@ from tpf_client.sparql.scopes import in_scope
 
 
 class Span(NamedTuple):
-    """The time in which a solution holds, by the server's clock; the end is excluded.
-
-    ``None``: no start or end, as all its facts are static.
-    """
+    """The time in which a solution holds, by the server's clock; the end is excluded."""
 
     start: datetime | None
     end: datetime | None

@@ -187,7 +187,6 @@ class Metrics:
 
 
 def _forget_dead(folder: Path) -> None:
-    """Let go of the readers of workers that were killed."""
     for file in folder.glob("gauge_livesum_*.db"):
         pid = int(file.stem.rpartition("_")[2])
         try:

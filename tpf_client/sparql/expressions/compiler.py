@@ -61,10 +61,7 @@ def _calls(expression: Expression) -> Iterator[Call]:
 
 
 class Compiler:
-    """Make closures for solutions of one schema.
-
-    The first `row` variables (``None``: all) tell rows apart for BNODE(label).
-    """
+    """Make closures for solutions of one schema."""
 
     def __init__(
         self, environment: Environment, schema: Sequence[Variable], row: int | None = None

@@ -51,10 +51,7 @@ def graph_names(graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern
 
 
 def grounded(pattern: Pattern, graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:
-    """Restrict a pattern in GRAPH to existing graphs.
-
-    Patterns without quads are joined with the names of graphs, outside unless absence matters.
-    """
+    """Restrict a pattern in GRAPH to existing graphs."""
     if graph == DEFAULT_GRAPH or _lies_in(pattern, graph):
         return pattern
     return join(graph_names(graph, fresh), pattern)
@@ -118,10 +115,7 @@ T = TypeVar("T")
 
 
 def restrict(pattern: Pattern, dataset: DatasetClause, fresh: Callable[[], Variable]) -> Pattern:
-    """Rewrite a pattern over `dataset` for the whole dataset.
-
-    A `Path` in the default graph then ranges over the union of its graphs, if several.
-    """
+    """Rewrite a pattern over `dataset` for the whole dataset."""
     if not dataset:
         return pattern
     return _Restriction(dataset, fresh).applied(pattern)

@@ -38,11 +38,7 @@ def greedy_order(
     initially_bound: Iterable[Variable] = (),
     binds: Callable[[T], Iterable[Variable]] | None = None,
 ) -> Iterator[T]:
-    """Yield items in join order: the cheapest connected one, or the cheapest of all.
-
-    Each is chosen on demand, so that costs may change meanwhile; `cost` takes the variables bound
-    so far.
-    """
+    """Yield items in join order: the cheapest connected one, or the cheapest of all."""
     rest = [(frozenset(variables(each)), each) for each in items]
     bound = set(initially_bound)
     while rest:

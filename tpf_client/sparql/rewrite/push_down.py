@@ -154,10 +154,7 @@ MOST_SIDES: Final = 8
 
 
 def split_values(pattern: Pattern) -> Pattern:
-    """Split VALUES with different unbound variables into a union.
-
-    Patterns joined with it are repeated in each side while its variables are not bound in all.
-    """
+    """Split VALUES with different unbound variables into a union."""
     match pattern:
         case algebra.Service():
             return pattern

@@ -1,7 +1,4 @@
-"""Walk through algebra; *parts* include terms and patterns inside EXISTS.
-
-Trees are values: unchanged parts stay the same object.
-"""
+"""Walk through algebra; *parts* include terms and patterns inside EXISTS."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
