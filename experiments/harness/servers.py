@@ -56,7 +56,7 @@ def command(name: str) -> str:
 
 @contextmanager
 def fragment_server(
-    folder: Path, config: str = "", *data: Path, name: str = OURS, base_url: str = ""
+    folder: Path, config: str = "", *data: Path, base_url: str = ""
 ) -> Iterator[Server]:
     """Start a new ``tpf-server`` with one worker."""
     port = free_port()
@@ -72,7 +72,7 @@ def fragment_server(
     ]  # fmt: skip
     with started("tpf-server", order, folder=own) as process:
         seconds = await_answer(process, f"http://{LOOPBACK}:{port}/readyz", _START_SECONDS)
-        yield Server(name, process, port, seconds)
+        yield Server(OURS, process, port, seconds)
 
 
 @contextmanager

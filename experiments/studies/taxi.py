@@ -172,13 +172,12 @@ class Player:
         self._finish()
 
     def play_single(self, single: Sequence[Trip]) -> None:
-        push, writers, clock = self._feed.push, self._writers, time.perf_counter
+        push, writers = self._feed.push, self._writers
         records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
         self._read(lambda number: (single[number].pickup, single[number].dropoff))
         for record in records:
-            read_at = clock()
             for writer in writers:
-                writer.read_at = read_at
+                writer.read()
             push(*record)
         self._finish()
 
@@ -188,8 +187,7 @@ class Player:
 
     def _read(self, times: Callable[[int], tuple[datetime, datetime]], first: int = 0) -> None:
         for writer in self._writers:
-            writer.times, writer.first = times, first
-            writer.read_at = time.perf_counter()
+            writer.read(times, first)
 
     @property
     def delays(self) -> list[float]:
@@ -427,7 +425,7 @@ def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
     peer = counted_by_pathway(opened.path, minutes, commit, opened.folder)
     listed = io.StringIO()
     writer = ChallengeAnswers(listed, 2)
-    writer.times = lambda _: (opened.single[-1].pickup, opened.single[-1].dropoff)
+    writer.read(lambda _: (opened.single[-1].pickup, opened.single[-1].dropoff))
     writer.write(0, best_routes(peer.counts))
     last = player.paths[0].read_text().splitlines()[-1]
     yield {
@@ -469,14 +467,13 @@ def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow
     for question, path in zip(QUESTIONS[name], paths, strict=True):
         with path.open("w", encoding="ascii") as file:
             writer = ChallengeAnswers(file, question.cells)
-            writer.times = lambda number: (part[number].pickup, part[number].dropoff)
             last: object = []
-            writer.read_at = time.perf_counter()
+            writer.read(lambda number: (part[number].pickup, part[number].dropoff))
             for number, answer in enumerate(question.anew(part, minutes)):
                 if answer != last:
                     writer.write(number, answer)
                     last = answer
-                writer.read_at = time.perf_counter()
+                writer.read()
             delays += writer.delays
     cpu, seconds = time.process_time() - before, time.perf_counter() - begin
     answers = [path.read_text() for path in paths]

@@ -238,16 +238,24 @@ class ChallengeAnswers:
         self._write = file.write
         self._cells = cells
         self.delays: list[float] = []
-        self.read_at = 0.0
-        self.first = 0
-        self.times: Callable[[int], tuple[datetime, datetime]] = _unknown
+        self._read_at = 0.0
+        self._first = 0
+        self._times: Callable[[int], tuple[datetime, datetime]] = _unknown
         self._last: _Answer = []
         self._waiting: tuple[int, _Answer, str, float] | None = None
+
+    def read(
+        self, times: Callable[[int], tuple[datetime, datetime]] | None = None, first: int = 0
+    ) -> None:
+        """Note that trips were read just now, from a number on, with their times."""
+        if times is not None:
+            self._times, self._first = times, first
+        self._read_at = time.perf_counter()
 
     def take(self, emission: Emission) -> None:
         """Take an emission of the answer; between trips it counts for the next."""
         number = emission.sequence - 1
-        between = number < self.first or emission.at != milliseconds(self.times(number)[1])
+        between = number < self._first or emission.at != milliseconds(self._times(number)[1])
         number += between
         answer = [[_number(term or "") for term in row] for row in emission.rows]
         if self._waiting is not None and self._waiting[0] < number:
@@ -284,8 +292,8 @@ class ChallengeAnswers:
                 parts += [_plain(value) for value in row[width:]]
         each = self._cells + (0 if self._cells == 2 else 3)
         parts += ["NULL"] * (each * _LISTED - len(parts))
-        pickup, dropoff = self.times(number)
-        delay = time.perf_counter() - self.read_at
+        pickup, dropoff = self._times(number)
+        delay = time.perf_counter() - self._read_at
         times = f"{_local(pickup)},{_local(dropoff)}"
         return f"{times},{','.join(parts)},{1000 * delay:.3f}\n", delay
 

@@ -35,6 +35,9 @@ class Http(Protocol):
         """Let go of connections."""
 
 
+_THREADS = 8
+
+
 class RequestsHttp:
     """Send requests with the library `requests`, in a few threads."""
 
@@ -45,14 +48,13 @@ class RequestsHttp:
         destinations: Destinations,
         *,
         session: "requests.Session | None" = None,
-        threads: int = 8,
     ) -> None:
         from tpf_client.fragments.transport import Transport
 
         self._transport = Transport(
-            clock, limits, destinations, session=session, connections=threads
+            clock, limits, destinations, session=session, connections=_THREADS
         )
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tpf-http")
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tpf-http")
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Response:
         exchange = self._transport.exchange()

@@ -101,24 +101,14 @@ _BREATH = 64
 
 
 class Driver:
-    """The tasks of one query.
+    """The tasks of one query."""
 
-    `url` is named in errors; `timer` gives seconds.
-    """
-
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        url: str = "",
-        timer: Callable[[], float] = monotonic,
-        seconds: float | None = None,
-    ) -> None:
+    def __init__(self, fetcher: Fetcher, seconds: float | None = None) -> None:
         self.fetcher = fetcher
         self.requests = 0
         self.work = Statistics()
         """What was done for this query."""
-        self._url = url
-        self._timer = timer
+        self._url = ""
         self._timeout = seconds
         self._wake: Waking = _nobody
         self._closed = False
@@ -220,7 +210,7 @@ class Driver:
         """Handle the next response; ``False``: none is under way, `Ask`: none came."""
         if self._closed:
             raise ClosedError("the query was closed")
-        now = self._timer()
+        now = monotonic()
         if self._since is not None:
             self._seconds += now - self._since
             self._since = None
@@ -248,7 +238,7 @@ class Driver:
         try:
             arrived()
         finally:
-            self._seconds += self._timer() - now
+            self._seconds += monotonic() - now
         return True
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ def test_answers_are_written_as_the_challenge_wants_them() -> None:
     routes, areas = io.StringIO(), io.StringIO()
     first, second = ChallengeAnswers(routes, 2), ChallengeAnswers(areas, 1)
     for each in (first, second):
-        each.times = lambda number: (at.replace(minute=number), at)
+        each.read(lambda number: (at.replace(minute=number), at))
     integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
     decimal = "^^<http://www.w3.org/2001/XMLSchema#decimal>"
     row: tuple[Any, ...] = (
