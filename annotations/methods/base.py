@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from annotations.errors import AnnotationError
-from annotations.labels import Fact, Label, Labelling
+from annotations.labels import Fact, Labelling
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Quad, QuadPattern, Term, Variable
 
@@ -76,19 +76,14 @@ LabelForm: TypeAlias = Labelling | Literal["instant", "older interval"]
 """How labels are written in data: an ``older interval`` has no node of its own, and an ``instant``
 is both ends of one."""
 
+
+class RewriteOptions(NamedTuple):
+    """How a pattern is rewritten: for labels of a form, with new variables, in some naming."""
+
+    labelling: LabelForm
+    fresh: Callable[[str], Variable]
+    naming: Naming
+
+
 OnError: TypeAlias = Callable[[AnnotationError], None]
 """Told of one problem; returns, and the rest is read."""
-
-
-__all__ = [
-    "NAMED_GRAPHS",
-    "Derived",
-    "Fact",
-    "FactPattern",
-    "Label",
-    "LabelForm",
-    "Naming",
-    "OnError",
-    "Part",
-    "Rewriting",
-]

@@ -3,10 +3,10 @@
 It is in the default graph; an equal static quad counts as labelled.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from annotations.labels import Fact, Label
-from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
+from annotations.methods.base import Derived, Naming, OnError, RewriteOptions, Rewriting
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.names import fragment_iri, read_fragment_iri
 from annotations.methods.shapes import (
@@ -21,7 +21,7 @@ from annotations.methods.shapes import (
     label_patterns,
     label_shapes,
 )
-from annotations.terms import Quad, QuadPattern, TriplePattern, Variable
+from annotations.terms import Quad, QuadPattern, TriplePattern
 
 
 class ImplicitGraph(Method):
@@ -56,16 +56,10 @@ class ImplicitGraph(Method):
         for quad in nodes.rest:
             yield from labelled(quad, labels[quad]) if quad in labels else (Fact(quad),)
 
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
+    def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask the pattern, then the label of each match's fragment (`Rewriting.derived`)."""
-        fragment, graph = fresh("fragment"), fresh("graph")
-        label = label_patterns(fragment, labelling, fresh, naming.vocabulary)
-        derived = Derived(fragment, lambda quad: fragment_iri(quad, naming))
+        fragment, graph = options.fresh("fragment"), options.fresh("graph")
+        label = label_patterns(fragment, options)
+        derived = Derived(fragment, lambda quad: fragment_iri(quad, options.naming))
         patterns = (QuadPattern(*pattern, graph), *label.patterns)
         return Rewriting(patterns, label.initial, label.final, graph, derived)

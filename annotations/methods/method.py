@@ -1,16 +1,16 @@
 """The interface of annotation methods: encode, decode, match and rewrite by shapes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 from annotations.errors import AnnotationError, DecodeError, EncodeError
 from annotations.labels import Fact, FactKey, Label, overlap_error, overlaps
-from annotations.methods.base import LabelForm, Naming, OnError, Part, Rewriting
+from annotations.methods.base import Naming, OnError, Part, RewriteOptions, Rewriting
 from annotations.methods.names import is_minted
 from annotations.methods.shapes import LabelledNodes, Shape, read_labels
-from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+from annotations.terms import Quad, QuadPattern, Term, TriplePattern
 
 _FEW_FACTS: Final = 10_000
 _FACTS_PER_STATEMENT: Final = 8
@@ -33,17 +33,11 @@ class Method(ABC):
         """Yield facts of data without the triples of labels, in order."""
 
     @abstractmethod
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
+    def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Return the pattern for labelled facts in data annotated by this method.
 
-        It has one solution per fact and label; a variable predicate is the fact's. `fresh` makes
-        new variables; `naming` is the foreign server's.
+        It has one solution per fact and label; a variable predicate is the fact's. The naming is
+        the foreign server's.
         """
 
     def encode(self, fact: Fact, naming: Naming) -> list[Quad]:

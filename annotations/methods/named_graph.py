@@ -4,11 +4,11 @@
 default graph.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from annotations.errors import DecodeError
 from annotations.labels import Fact
-from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
+from annotations.methods.base import Naming, OnError, RewriteOptions, Rewriting
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     DEFAULT,
@@ -23,7 +23,7 @@ from annotations.methods.shapes import (
     label_patterns,
     label_shapes,
 )
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, TriplePattern, Variable
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, TriplePattern
 
 
 class NamedGraph(Method):
@@ -64,15 +64,9 @@ class NamedGraph(Method):
             elif node not in used:
                 report(without_fact(node, "no statement lies in this graph"))
 
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
+    def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask the pattern of any graph, and the label of that graph."""
-        own = fresh("graph")
-        label = label_patterns(own, labelling, fresh, naming.vocabulary)
+        own = options.fresh("graph")
+        label = label_patterns(own, options)
         patterns = (QuadPattern(*pattern, own), *label.patterns)
         return Rewriting(patterns, label.initial, label.final)

@@ -4,12 +4,12 @@
 quad counts as labelled.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from annotations.errors import TermError
 from annotations.labels import Fact
-from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
+from annotations.methods.base import Derived, Naming, OnError, RewriteOptions, Rewriting
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     GRAPH,
@@ -30,7 +30,6 @@ from annotations.terms import (
     QuadPattern,
     Term,
     TriplePattern,
-    Variable,
     triple_of_term,
     triple_term,
 )
@@ -84,19 +83,14 @@ class Rdf12Reifier(Method):
             else:
                 yield Fact(quad)
 
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
+    def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask the pattern, and the label of its match's reifiers.
 
         The triple term is `Rewriting.derived`: fragments have no triple terms with variables.
         """
+        fresh = options.fresh
         reifier, triple, graph = fresh("reifier"), fresh("triple"), fresh("graph")
-        label = label_patterns(reifier, labelling, fresh, naming.vocabulary)
+        label = label_patterns(reifier, options)
         derived = Derived(triple, lambda quad: triple_term(quad.triple))
         patterns = (
             QuadPattern(*pattern, graph),

@@ -1,10 +1,10 @@
 """Reification: a labelled ``rdf:Statement`` (RDF Schema 1.1, section 5.3), in the fact's graph."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from annotations.errors import DecodeError
 from annotations.labels import Fact
-from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
+from annotations.methods.base import Naming, OnError, RewriteOptions, Rewriting
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     GRAPH,
@@ -25,7 +25,7 @@ from annotations.namespaces import (
     RDF_SUBJECT,
     RDF_TYPE,
 )
-from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+from annotations.terms import Quad, QuadPattern, Term, TriplePattern
 
 _PARTS = (RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT)
 
@@ -74,20 +74,14 @@ class Reification(Method):
             elif quad.predicate not in _PARTS and quad[1:3] != (RDF_TYPE, RDF_STATEMENT):
                 yield Fact(quad)
 
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
+    def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask each position of its part of the statement, a variable predicate too."""
-        node, graph = fresh("statement"), fresh("graph")
-        label = label_patterns(node, labelling, fresh, naming.vocabulary)
+        node, graph = options.fresh("statement"), options.fresh("graph")
+        label = label_patterns(node, options)
         patterns = (
             QuadPattern(node, RDF_OBJECT, pattern.object, graph),
-            QuadPattern(node, RDF_SUBJECT, pattern.subject, fresh("partGraph")),
-            QuadPattern(node, RDF_PREDICATE, pattern.predicate, fresh("partGraph")),
+            QuadPattern(node, RDF_SUBJECT, pattern.subject, options.fresh("partGraph")),
+            QuadPattern(node, RDF_PREDICATE, pattern.predicate, options.fresh("partGraph")),
             *label.patterns,
         )
         return Rewriting(patterns, label.initial, label.final, graph)

@@ -9,7 +9,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from annotations.errors import AnnotationError, DecodeError, InstantError, TermError
 from annotations.instants import instant_of_term, instant_term
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling, at_instant
-from annotations.methods.base import NAMED_GRAPHS, FactPattern, LabelForm, Naming, OnError, Part
+from annotations.methods.base import (
+    NAMED_GRAPHS,
+    FactPattern,
+    Naming,
+    OnError,
+    Part,
+    RewriteOptions,
+)
 from annotations.methods.names import (
     NameKind,
     fragment_iri,
@@ -276,10 +283,9 @@ class LabelPatterns(NamedTuple):
     final: Variable
 
 
-def label_patterns(
-    node: Variable, labelling: LabelForm, fresh: Callable[[str], Variable], vocabulary: Vocabulary
-) -> LabelPatterns:
+def label_patterns(node: Variable, options: RewriteOptions) -> LabelPatterns:
     """Return the patterns of the label of `node`, in any graphs."""
+    labelling, fresh, vocabulary = options.labelling, options.fresh, options.naming.vocabulary
 
     def pattern(subject: Variable, predicate: Term, value: Variable) -> QuadPattern:
         return QuadPattern(subject, predicate, value, fresh("labelGraph"))

@@ -3,11 +3,11 @@
 ``s p' o . p' sp:singletonPropertyOf p .`` and the label on p', all in the fact's graph.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from annotations.errors import DecodeError
 from annotations.labels import Fact
-from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
+from annotations.methods.base import Naming, OnError, RewriteOptions, Rewriting
 from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     GRAPH,
@@ -21,7 +21,7 @@ from annotations.methods.shapes import (
     label_patterns,
     label_shapes,
 )
-from annotations.terms import QuadPattern, Term, TriplePattern, Variable
+from annotations.terms import QuadPattern, Term, TriplePattern
 
 
 class SingletonProperty(Method):
@@ -65,20 +65,14 @@ class SingletonProperty(Method):
             elif node not in used:
                 report(without_fact(node, "no statement has it as its predicate"))
 
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
+    def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask the predicate, variable or not, of ``sp:singletonPropertyOf``."""
-        singleton, graph = fresh("property"), fresh("graph")
-        label = label_patterns(singleton, labelling, fresh, naming.vocabulary)
-        stands_for = naming.vocabulary.singleton_property_of
+        singleton, graph = options.fresh("property"), options.fresh("graph")
+        label = label_patterns(singleton, options)
+        stands_for = options.naming.vocabulary.singleton_property_of
         patterns = (
             QuadPattern(pattern.subject, singleton, pattern.object, graph),
-            QuadPattern(singleton, stands_for, pattern.predicate, fresh("propertyGraph")),
+            QuadPattern(singleton, stands_for, pattern.predicate, options.fresh("propertyGraph")),
             *label.patterns,
         )
         return Rewriting(patterns, label.initial, label.final, graph)

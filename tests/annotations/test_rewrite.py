@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling, at_instant, overlaps
 from annotations.methods import METHODS
-from annotations.methods.base import LabelForm, Rewriting
+from annotations.methods.base import LabelForm, RewriteOptions, Rewriting
 from annotations.methods.method import Method
 from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT
 from annotations.terms import (
@@ -150,9 +150,8 @@ def _check(
 ) -> None:
     """The rewritten pattern finds that in what a method wrote."""
     numbers = itertools.count()
-    rewriting = method.rewrite(
-        pattern, form, lambda hint: Variable(f"?_{hint}{next(numbers)}"), NAMING
-    )
+    fresh = lambda hint: Variable(f"?_{hint}{next(numbers)}")  # noqa: E731
+    rewriting = method.rewrite(pattern, RewriteOptions(form, fresh, NAMING))
     if rewriting.graph is None:
         expected = sorted((*row[:-1], "?") for row in expected)
     assert asked(pattern, rewriting, store_of(quads)) == expected, method.name

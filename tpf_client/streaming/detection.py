@@ -15,7 +15,7 @@ from annotations.errors import AnnotationError
 from annotations.instants import FIRST, LAST, instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.methods import method_named
-from annotations.methods.base import Derived, LabelForm, Naming, Rewriting
+from annotations.methods.base import Derived, LabelForm, Naming, RewriteOptions, Rewriting
 from annotations.methods.method import Method
 from annotations.methods.names import read_fragment_iri
 from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT, Vocabulary
@@ -380,10 +380,8 @@ class AnnotatedSource:
         return []
 
     def _rewrite(self, pattern: QuadPattern, annotation: Annotation) -> Rewriting:
-        triple = TriplePattern(*pattern[:3])
-        return annotation.method.rewrite(
-            triple, annotation.labelling, fresh_names(), annotation.naming
-        )
+        options = RewriteOptions(annotation.labelling, fresh_names(), annotation.naming)
+        return annotation.method.rewrite(TriplePattern(*pattern[:3]), options)
 
     def _may_meet_annotations(self, pattern: QuadPattern) -> bool:
         if is_variable(pattern.predicate) or is_variable(pattern.graph):
