@@ -22,6 +22,7 @@ from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.runtime.elements.elements import RDF_TYPES, Element, read_rdf
 from tpf_server.continuous.runtime.errors import ContinuousError, ElementError
 from tpf_server.continuous.service.hosting import HostedQuery, emissions_of, ending
+from tpf_server.store.static.ox_terms import parse_rdf
 
 NDJSON_LD: Final = "application/x-ld+ndjson"
 LOG: Final = "application/n-quads"
@@ -129,6 +130,6 @@ def _data(lines: str) -> str:
 def _document(lines: str) -> str:
     if not lines:
         return "{}\n"
-    quads = ox.parse(lines, ox.RdfFormat.N_QUADS)
+    quads = parse_rdf(lines.encode(), ox.RdfFormat.N_QUADS)
     document = json.loads(ox.serialize(quads, format=ox.RdfFormat.JSON_LD) or b"")
     return json.dumps({"@graph": document} if isinstance(document, list) else document) + "\n"
