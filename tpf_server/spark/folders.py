@@ -37,6 +37,9 @@ class Folder(Protocol):
     def write(self, name: str, text: Iterable[str]) -> None:
         """Replace a file atomically."""
 
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+
     def remove(self) -> None:
         """Remove it and its content, if it is there."""
 
@@ -67,6 +70,9 @@ class LocalFolder:
         self.make()
         with replaced_file(self.path / name) as file:
             file.writelines(text)
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -143,6 +149,10 @@ class _HadoopFolder:
 
         with contextlib.suppress(Py4JJavaError):
             work(*arguments)
+
+    def delete(self, name: str) -> None:
+        with self._told(f"{self.url}/{name}"):
+            self._files.delete(self._in(name), False)
 
     def remove(self) -> None:
         with self._told(self.url):

@@ -264,7 +264,7 @@ def _log_path(settings: SparkSettings) -> Path:
 
 def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, str]:
     # The workers import this package, installed or not.
-    package_root = str(Path(__file__).resolve().parent.parent)
+    package_root = str(Path(__file__).resolve().parents[2])
     cores = os.cpu_count() or 2
     more = {"spark.ui.enabled": "false" if settings.ui is None else "true"}
     if settings.ui is not None:

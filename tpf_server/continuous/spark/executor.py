@@ -1,161 +1,127 @@
-"""Run registered queries as jobs of Structured Streaming in one Spark session.
+"""Run registered queries in one Spark session: all of them over the same batches of elements.
 
-A batch of elements becomes a file in the folder of each job that reads their stream. Spark starts
-with the first query. Equal queries share a job if neither an element nor a change of static data
-came between their registrations.
+Spark starts with the first query. Elements become a file for each stream and batch.
 """
 
 import contextlib
+import itertools
 import os
-import queue
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from annotations.terms import Term, Variable, is_blank_node
-from tpf_client.sparql.algebra import Query
+from annotations.terms import Term
 from tpf_server.continuous.runtime.elements.elements import canonical_term
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.runtime.instants.csparql_query import (
-    CsparqlQuery,
-    Instants,
-    PeriodicAnswer,
-    StreamClause,
-)
-from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph, Stamp
+from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.runtime.instants.periodic_query import ExecutedQuery
 from tpf_server.continuous.runtime.plans.batch_report import AT_INSTANTS, batch_report
 from tpf_server.continuous.runtime.static.static_data import StaticData
+from tpf_server.continuous.spark.batches import MicroBatches, WindowQuery
 from tpf_server.continuous.spark.execution import (
-    SparkExecution,
-    SparkRun,
+    asking_java,
+    compiled,
     continuous_session,
 )
 from tpf_server.spark.folders import Folder, folder_of, is_url
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import JAVA_ENDED, ExecutorWatch, SparkSettings, java_for
 
-# A job of Structured Streaming, and the registered queries that it answers.
-
-
-@dataclass(frozen=True, slots=True)
-class JobQuestion:
-    """Equal for queries with the same answers."""
-
-    query: Query
-    clauses: tuple[StreamClause, ...]
-    stamps: tuple[tuple[Variable, Stamp], ...]
-    instants: Instants
-    graphs: tuple[Term, ...]
-    version: int
-
-    @classmethod
-    def of(cls, graph: OperatorGraph, version: int) -> "JobQuestion | None":
-        """Return the question of a query without blank nodes of its own."""
-        if any(is_blank_node(term) for each in graph.query.template for term in each):
-            return None
-        return cls(
-            graph.query,
-            tuple(replace(clause, position=0) for clause in graph.clauses),
-            tuple(graph.stamps.items()),
-            graph.instants,
-            graph.sources.names,
-            version,
-        )
-
 
 class _Files(NamedTuple):
-    """Lines of each stream for a file."""
+    """Lines of streams for a batch."""
 
-    name: str
-    lines: list[list[str]]
+    lines: Mapping[Term, list[str]]
+    until: int
 
 
 class SparkJob:
-    """Queries that one job answers.
+    """The batches of all queries, from the first query to the last.
 
     Attributes:
-        ending: it takes no more queries.
+        queries: those that elements go to, in the order of their registration.
+        batches: there from the start of Spark on.
         ended: set when everything is removed.
     """
 
-    def __init__(self, query: CsparqlQuery, position: str) -> None:
-        self.query = query
-        self.place = position
-        self.question: JobQuestion | None = None
+    def __init__(self, place: str) -> None:
+        self.place = place
         self.queries: list[SparkQuery] = []
-        self.run: SparkRun | None = None
+        self.batches: MicroBatches | None = None
         self.watch: ExecutorWatch | None = None
-        self.ending = False
         self.ended = threading.Event()
-        self._reads = frozenset(clause.stream for clause in query.streams)
-        self._files = 0
-        self._lines: dict[Term, list[str]] = {stream: [] for stream in self._reads}
+        self._lines: dict[Term, list[str]] = {}
         self._until: int | None = None
-        self._waiting: queue.SimpleQueue[_Files | None] = queue.SimpleQueue()
-
-    @property
-    def streams(self) -> dict[str, str]:
-        return {str(each): f"{self.place}/stream{n}" for n, each in enumerate(self._reads)}
+        self._waiting: deque[_Files | SparkQuery] = deque()
+        self._changed = threading.Condition()
 
     @property
     def active(self) -> bool:
         # Of a copy: queries come and go under the lock of the service, which not all have who ask.
         return any(each.active for each in tuple(self.queries))
 
-    def answers(self, question: JobQuestion | None) -> bool:
-        """True where a new query can join: no element came yet."""
-        same = question is not None and question == self.question
-        return same and self._until is None and self.active and self._runs()
-
-    def _runs(self) -> bool:
-        try:
-            return not self.ending and (self.run is None or self.run.active)
-        except ContinuousError:
-            return False  # Java has ended
-
     def reads(self, stream: Term) -> bool:
-        return stream in self._reads and self.active
+        return any(stream in each.reads and each.active for each in self.queries)
+
+    def add(self, query: "SparkQuery") -> None:
+        """Add a query; it sees what arrives from now on."""
+        self._hand_on()
+        self.queries.append(query)
+        self._put(query)
 
     def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
-        self._lines[stream] += lines
+        self._lines.setdefault(stream, []).extend(lines)
         if self._until is None:
             self._until = at - 1
 
     def advance(self, until: int) -> None:
-        """Hand on elements and progress, where they matter to the job."""
+        """Hand on elements and progress, where they matter to a query."""
         if self._until is None:
-            return  # it is evaluated from the first element on
-        due = until > self._until and self.query.instants.after(self._until) <= until
-        if not due and not any(self._lines.values()):
-            return
-        self._until = max(self._until, until)
-        self._files += 1
-        result = [[*lines, f"{self._until}\n"] for lines in self._lines.values()]
-        self._waiting.put(_Files(f"{self._files:09d}.tsv", result))
-        self._lines = {stream: [] for stream in self._reads}
+            return  # queries are evaluated from the first element on
+        due = any(
+            each.query.instants.after(self._until) <= until for each in self.queries if each.active
+        )
+        if due or self._lines:
+            self._until = max(self._until, until)
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        if self._until is not None:
+            self._put(_Files(self._lines, self._until))
+            self._lines = {}
+
+    def _put(self, item: "_Files | SparkQuery") -> None:
+        with self._changed:
+            self._waiting.append(item)
+            self._changed.notify()
 
     def wake(self) -> None:
-        """End a wait of `write`."""
-        self._waiting.put(None)
+        """End a wait of `take`."""
+        with self._changed:
+            self._changed.notify()
 
-    def write(self, folders: Sequence[Folder], seconds: float) -> None:
-        """Write pending elements as one file of each stream; wait for it if need be."""
-        waiting: list[_Files] = []
-        with contextlib.suppress(queue.Empty):
-            result = self._waiting.get(timeout=seconds)
-            while True:
-                if result is not None:
-                    waiting.append(result)
-                result = self._waiting.get_nowait()
-        if waiting:
-            for number, folder in enumerate(folders):
-                lines = (line for each in waiting for line in each.lines[number])
-                folder.write(waiting[-1].name, lines)
+    def take(self, seconds: float) -> tuple[list[_Files], list["SparkQuery"]]:
+        """Return what waits for the next batch, and the queries that come after it."""
+        files: list[_Files] = []
+        queries: list[SparkQuery] = []
+        with self._changed:
+            if not self._waiting:
+                self._changed.wait(seconds)
+            while self._waiting:
+                item = self._waiting[0]
+                if isinstance(item, SparkQuery):
+                    queries.append(item)
+                elif queries:
+                    break
+                else:
+                    files.append(item)
+                self._waiting.popleft()
+        return files, queries
 
 
 class SparkQuery(ExecutedQuery):
@@ -168,10 +134,12 @@ class SparkQuery(ExecutedQuery):
         callback: Callable[[PeriodicAnswer], None],
         close: Callable[[ExecutedQuery], None],
         job: SparkJob,
+        windows: WindowQuery,
     ) -> None:
         super().__init__(name, query, callback, close)
-        self.state = "starting" if job.run is None else "running"
+        self.state = "starting"
         self.job = job
+        self.windows = windows
         self._last: int | None = None
         registration = query.registration
         self._called = "query" if registration is None else registration.name
@@ -198,19 +166,18 @@ class SparkQuery(ExecutedQuery):
         }
         if self.stream is not None:
             result["stream"] = self.stream[1:-1]
-        if self.job.watch is not None:
-            result["spark"] = self.job.watch.report
-        if self.job.run is not None:
-            progress = self.job.run.last_progress
+        if self.job.batches is not None:
+            progress = self.job.batches.progress
             result["job"] = {
                 "batches": progress.batches, "lines": progress.lines, "late": progress.late,
             }  # fmt: skip
+        if self.job.watch is not None:
+            result["spark"] = self.job.watch.report
         return result
 
 
-_EVERY: Final = "1 second"
-_LOOK: Final = 1.0
-"""Seconds after which a thread that has nothing to write looks whether its job still runs."""
+_EVERY: Final = 1.0
+"""Seconds between batches."""
 
 
 class SparkExecutor:
@@ -226,7 +193,7 @@ class SparkExecutor:
         session: Callable[[], AbstractContextManager[Any]] | None = None,
         master: str = "local[*]",
         shared: str = "",
-        every: str = _EVERY,
+        every: float = _EVERY,
     ) -> None:
         self._static = static
         self._place = shared.rstrip("/") or str(work)
@@ -246,6 +213,7 @@ class SparkExecutor:
         self._watch: ExecutorWatch | None = None
         self._starting = threading.Lock()
         self._closed = False
+        self._pause = threading.Event()
         shutil.rmtree(work, ignore_errors=True)
 
     def start(
@@ -260,66 +228,53 @@ class SparkExecutor:
                 java_for(settings, os.environ)
             except SparkError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
-        self._number += 1
-        new = SparkJob(query, f"{self._place}/query{self._number}")
-        # Whatever cannot be run is found here; Spark is not asked yet.
-        new.question = JobQuestion.of(self._execution(new, None).graph, self._version)
-        job = next((each for each in self._jobs if each.answers(new.question)), new)
-        made = SparkQuery(name, query, callback, self._let_go, job)
-        job.queries.append(made)
-        if job is new:
+        # Whatever cannot be run is refused here; Spark is not asked yet.
+        _, windows = compiled(
+            query.text, self._static, base=self._base, reading=self._lock, version=self._version
+        )
+        job = next((each for each in self._jobs if each.active), None)
+        if job is None:
+            self._number += 1
+            job = SparkJob(f"{self._place}/queries{self._number}")
             self._jobs.append(job)
-            life = threading.Thread(target=self._run, args=(job,), name=f"Spark: {name}")
-            life.daemon = True
+            life = threading.Thread(target=self._run, args=(job,), name="Spark", daemon=True)
+        else:
+            life = None
+        made = SparkQuery(name, query, callback, self._let_go, job, windows)
+        job.add(made)
+        if life is not None:
             life.start()
         return made
-
-    def _execution(self, job: SparkJob, session: Any) -> SparkExecution:
-        return SparkExecution(
-            session, job.query.text, self._static, job.streams, job.place,
-            base=self._base, on_answer=lambda answer: self._answer(job, answer),
-            reading=self._lock,
-        )  # fmt: skip
 
     def _static_changed(self) -> None:
         self._version += 1
 
-    def _answer(self, job: SparkJob, answer: PeriodicAnswer) -> None:
-        with self._lock:
-            for each in tuple(job.queries):
-                if not each.active:
-                    continue
-                try:
-                    each.answer(answer)
-                except ContinuousError as error:
-                    each.stop(error)
-                except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
-                    each.fail(error)
+    def _answer(self, made: SparkQuery, answers: list[PeriodicAnswer] | ContinuousError) -> None:
+        """Hand on the answers of a batch; the caller has the lock."""
+        if isinstance(answers, ContinuousError):
+            made.stop(answers)
+            return
+        for answer in answers:
+            if not made.active:
+                return
+            try:
+                made.answer(answer)
+            except ContinuousError as error:
+                made.stop(error)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+                made.fail(error)
 
     def _run(self, job: SparkJob) -> None:
-        reason: ContinuousError | None = None
+        reason = ContinuousError("its job on Spark has ended")
         folder: Folder | None = None
         try:
-            with self._taking_queries(job):
-                with self._started() as session:
-                    folder = folder_of(job.place, session)
-                    folders = [folder_of(each, session) for each in job.streams.values()]
-                    for each in folders:
-                        each.make()
-                    with self._lock:
-                        execution = self._execution(job, session)
-                    job.run = execution.start(self._every)
+            with self._started() as session:
+                folder = folder_of(job.place, session)
+                folder.make()
+                job.batches = MicroBatches(session)
                 job.watch = self._watch
-                with self._lock:
-                    for made in job.queries:
-                        if made.state == "starting":
-                            made.state = "running"
-                while job.active and job.run.active:
-                    if job.watch is not None:
-                        job.watch.look()
-                    job.write(folders, _LOOK)
-            job.run.wait(1)
-            reason = ContinuousError("its job on Spark has ended")
+            with asking_java():
+                self._batches(job, folder)
         except (ContinuousError, SparkError) as error:
             died = folder is not None and self._has_died()
             reason = ContinuousError(JAVA_ENDED if died else str(error))
@@ -328,28 +283,49 @@ class SparkExecutor:
             if self._has_died():
                 what = f"{JAVA_ENDED} ({what})"
             reason = ContinuousError(f"its job on Spark failed: {what}")
-        if job.run is not None:
-            with contextlib.suppress(Exception):  # as below
-                job.run.progress()
         with self._lock:
             for made in tuple(job.queries):
                 if made.active:
                     made.stop(reason)
-        if job.run is not None:
-            with contextlib.suppress(Exception):  # it may be gone with its session
-                job.run.stop()
         if folder is not None:
-            with contextlib.suppress(Exception):  # likewise
+            with contextlib.suppress(Exception):  # Java may be gone
                 folder.remove()
         job.ended.set()
 
-    @contextlib.contextmanager
-    def _taking_queries(self, job: SparkJob) -> Iterator[None]:
-        try:
-            yield
-        finally:
+    def _batches(self, job: SparkJob, folder: Folder) -> None:
+        """Make batches of what arrives, as long as there are queries."""
+        assert job.batches is not None
+        taken: list[SparkQuery] = []
+        written: dict[int, list[str]] = {}
+        for number in itertools.count():
+            if not job.active:
+                return
+            files, new = job.take(self._every)
+            if job.watch is not None:
+                job.watch.look()
+            if files:
+                paths = _written(folder, number, files)
+                written[number] = list(paths.values())
+                answers = job.batches.process(
+                    number,
+                    {stream: [f"{folder.url}/{name}"] for stream, name in paths.items()},
+                    [each.windows for each in taken],
+                    max(each.until for each in files),
+                )
+                for past in set(written).difference(job.batches.kept):
+                    for name in written.pop(past):
+                        folder.delete(name)
+                made = {each.windows: each for each in taken}
+                with self._lock:
+                    for windows, result in answers:
+                        self._answer(made[windows], result)
             with self._lock:
-                job.ending = True
+                for each in new:
+                    each.windows.since = number + 1
+                    if each.state == "starting":
+                        each.state = "running"
+                taken = [each for each in (*taken, *new) if each.active]
+            self._pause.wait(self._every if files else 0)
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:
@@ -391,7 +367,8 @@ class SparkExecutor:
             self._ended(made.job)
 
     def _ended(self, job: SparkJob) -> None:
-        self._jobs.remove(job)
+        if job in self._jobs:
+            self._jobs.remove(job)
         job.wake()
 
     def reads(self, stream: Term) -> bool:
@@ -412,6 +389,7 @@ class SparkExecutor:
     def close(self) -> None:
         """End all jobs, then Spark, in a thread: they may wait for the caller's lock."""
         self._closed = True
+        self._pause.set()
         for made in [each for job in self._jobs for each in job.queries]:
             self._let_go(made)
 
@@ -421,3 +399,14 @@ class SparkExecutor:
                 self._session = None
 
         threading.Thread(target=end, name="Spark ends", daemon=True).start()
+
+
+def _written(folder: Folder, number: int, files: Sequence[_Files]) -> dict[Term, str]:
+    """Write the lines of a batch; return the file of each stream."""
+    streams = dict.fromkeys(stream for each in files for stream in each.lines)
+    result: dict[Term, str] = {}
+    for index, stream in enumerate(streams):
+        name = f"{number:09d}-{index}.tsv"
+        folder.write(name, (line for each in files for line in each.lines.get(stream, ())))
+        result[stream] = name
+    return result

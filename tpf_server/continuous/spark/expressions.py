@@ -24,6 +24,7 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE, TRUTH_TYPES, value_of
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.spark import terms
+from tpf_server.continuous.spark.parameters import parameters_of, with_variables
 
 _REMEMBERED = 100_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +55,7 @@ class Expressions:
     """Make columns for rows of one schema."""
 
     def __init__(self, columns: Mapping[Variable, Column]) -> None:
-        self._columns = columns
+        self._columns = dict(columns)
 
     def condition(self, expression: Expression) -> Column:
         """The effective boolean value; null for an error."""
@@ -77,7 +78,7 @@ class Expressions:
     def _term(self, expression: Expression) -> Column:
         match expression:
             case Constant(term):
-                return sql.lit(str(term))
+                return terms.constant(term)
             case VariableRef(variable):
                 return self._column(variable)
             case Call("COALESCE", arguments):
@@ -92,6 +93,12 @@ class Expressions:
                 raise _NotInSql
 
     def _by_closure(self, expression: Expression) -> Column:
+        hidden: dict[Variable, terms.Parameter] = {}
+        for each in parameters_of(expression):
+            hidden[Variable(f"?.p{len(hidden)}")] = each
+        waiting = iter(hidden)
+        expression = with_variables(expression, lambda _: next(waiting))
+        columns = self._columns | {name: terms.constant(term) for name, term in hidden.items()}
         names = tuple(sorted(variables_in(expression)))
 
         def evaluate(*values: str | None) -> str | None:
@@ -101,7 +108,8 @@ class Expressions:
         if is_volatile(expression):
             function = function.asNondeterministic()
         # A function of nothing still needs a row to be called for.
-        return function(*(self._column(name) for name in names))
+        nothing = sql.lit(None).cast("string")
+        return function(*(columns.get(name, nothing) for name in names))
 
     # ----------------------------------------------------------------------------- numbers
 
@@ -111,7 +119,7 @@ class Expressions:
                 value = value_of(term)
                 if isinstance(value, bool) or not hasattr(value, "__float__"):
                     raise _NotInSql
-                return sql.lit(float(value))  # type: ignore[arg-type]
+                return terms.constant_number(term)
             case Call(name, (left, right)) if name in _ARITHMETIC:
                 return _ARITHMETIC[name](self._number(left), self._number(right))
             case Call("neg", (inner,)):
@@ -172,7 +180,7 @@ class Expressions:
 
     def _string(self, expression: Expression) -> Column:
         if isinstance(expression, Constant) and is_literal(expression.term):
-            return terms.content(sql.lit(str(expression.term)))
+            return terms.content(terms.constant(expression.term))
         if isinstance(expression, Call) and expression.name == "STR":
             (inner,) = expression.arguments
             return terms.unescaped(terms.escaped_lexical(self._term(inner)))

@@ -4,11 +4,15 @@ Numbers are compared as doubles: integers above 2**53 that differ in their last 
 that differ after the fifteenth, are equal.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 from pyspark.sql import Column
 from pyspark.sql import functions as sql
 
 from annotations.namespaces import XSD
-from tpf_client.sparql.expressions.values import INTEGER_TYPES
+from annotations.terms import Term
+from tpf_client.sparql.expressions.values import INTEGER_TYPES, value_of
 
 _DECIMAL = XSD + "decimal"
 _FLOAT = XSD + "float"
@@ -18,6 +22,44 @@ _DURATIONS = tuple(f"{XSD}{name}" for name in ("duration", "dayTimeDuration", "y
 _LANGUAGE = r'^"((?:[^"\\]|\\.)*)"@(.*)$'
 _TYPED = r'^"((?:[^"\\]|\\.)*)"\^\^<([^>]*)>$'
 _PLAIN = r'^"((?:[^"\\]|\\.)*)"$'
+
+
+AT: Final = "at"
+"""The column of the evaluation that a row belongs to."""
+
+
+class Parameter(str):
+    """A constant that differs between the queries of a plan; its text is that of the first one."""
+
+    values: tuple[Term, ...]
+
+    def __new__(cls, values: tuple[Term, ...]) -> "Parameter":
+        made = super().__new__(cls, values[0])
+        made.values = values
+        return made
+
+
+def constant(term: str) -> Column:
+    """The column of a constant; of a parameter, in rows with an evaluation."""
+    return _of_query(term, term.values) if isinstance(term, Parameter) else sql.lit(str(term))
+
+
+def constant_number(term: str) -> Column:
+    """The column of a numeric constant as a double."""
+    if isinstance(term, Parameter):
+        numbers = [repr(_float(each)) for each in term.values]
+        return _of_query(term, numbers).cast("double")
+    return sql.lit(_float(Term(term)))
+
+
+def _float(term: Term) -> float:
+    return float(value_of(term))  # type: ignore[arg-type]
+
+
+def _of_query(term: Parameter, values: Sequence[str]) -> Column:
+    # One literal: it is split before anything runs. Terms have no line ends.
+    index = sql.pmod(sql.col(AT), sql.lit(len(term.values))).cast("int")
+    return sql.get(sql.split(sql.lit("\n".join(values)), "\n"), index)
 
 
 def lexical(term: Column) -> Column:

@@ -49,8 +49,9 @@ from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.spark import terms
 from tpf_server.continuous.spark.expressions import Expressions
+from tpf_server.continuous.spark.parameters import instance_of, parameters_of
+from tpf_server.continuous.spark.terms import AT
 
-AT = "at"
 RANK = "rank"
 """The column of the place in the order of the answer."""
 
@@ -241,6 +242,9 @@ def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
 # static and streaming triples is joined in two parts, so that static rows are not repeated for
 # each instant.
 
+_QUERY = "query"
+"""The column of the index of a query's constants."""
+
 StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
 """The solutions of a pattern over static data alone, with its variables in scope as columns."""
 
@@ -280,12 +284,28 @@ class LeafFrames:
     def static_frame(self, pattern: Pattern) -> Frame:
         """Evaluate a static pattern natively, once."""
         variables = in_scope(pattern)
+        parameters = parameters_of(pattern)
         data = self.cache.get(pattern)
         if data is None:
-            rows = self.static(self.graph, pattern)
-            data = self.rows(variables, rows, frozenset()).data.persist()
+            data = self._static_data(pattern, variables, parameters).persist()
             self.cache[pattern] = data
-        return Frame(data, variables, frozenset(variables), timed=False)
+        if parameters:
+            index = sql.pmod(sql.col(AT), sql.lit(len(parameters[0].values)))
+            data = self.steps.join(sql.broadcast(data), index == sql.col(_QUERY)).drop(_QUERY)
+        return Frame(data, variables, frozenset(variables), timed=bool(parameters))
+
+    def _static_data(
+        self, pattern: Pattern, variables: Sequence[Variable], parameters: Sequence[terms.Parameter]
+    ) -> DataFrame:
+        if not parameters:
+            return self.rows(variables, self.static(self.graph, pattern), frozenset()).data
+        rows = [
+            (index, *row)
+            for index in range(len(parameters[0].values))
+            for row in self.static(self.graph, instance_of(pattern, index))
+        ]
+        names = ", ".join(f"{column(name)} string" for name in variables)
+        return self.session.createDataFrame(rows, f"{_QUERY} long, {names}".rstrip(", "))
 
     def bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
         """Join the patterns of a basic graph pattern."""
@@ -326,7 +346,7 @@ class LeafFrames:
             beside = semi_join(static.at_all(self.steps), seen, anti=True)
             both = union(streaming, beside)
             return both if frame is None else join(frame, both)
-        if frame.timed and not is_variable(pattern.graph):
+        if frame.timed and not static.timed and not is_variable(pattern.graph):
             # A plan that had the frame twice would double with every such pattern.
             return join_untimed_too(frame, semi_join(streaming, static, anti=True), static)
         # A triple with a timestamp stands for the static one.
@@ -340,7 +360,7 @@ class LeafFrames:
         positions: dict[str, str] = {}
         for index, each in zip("spo", pattern[:3], strict=True):
             if not is_variable(each):
-                data = data.where(sql.col(index) == str(each))
+                data = data.where(sql.col(index) == terms.constant(each))
             elif each in positions:
                 data = data.where(sql.col(index) == sql.col(positions[each]))
             else:
@@ -532,7 +552,7 @@ class Translation:
             case Aggregated():
                 return self._aggregated(pattern)
             case algebra.Extend(inner, variable, expression):
-                frame = self.frame(inner)
+                frame = self._for(expression, self.frame(inner))
                 schema = frame.schema
                 frame, plain = self.without_exists(frame, expression)
                 extended = frame.extend(variable, Expressions(frame.columns()).binding(plain))
@@ -557,6 +577,10 @@ class Translation:
                 raise UnsupportedContinuousQueryError(
                     f"{type(pattern).__name__} cannot be run on Spark"
                 )
+
+    def _for(self, expression: object, frame: Frame) -> Frame:
+        """Repeat rows for each evaluation if an expression differs between them."""
+        return frame.at_all(self.leaves.steps) if parameters_of(expression) else frame
 
     def _alike(self, left: Frame, right: Frame) -> tuple[Frame, Frame]:
         if left.timed == right.timed:
@@ -606,6 +630,7 @@ class Translation:
         return semi_join(left, right, anti=True, apart=(*apart, Variable("?.none")))
 
     def _filter(self, frame: Frame, condition: Expression) -> Frame:
+        frame = self._for(condition, frame)
         for each in conjuncts(condition):
             if not isinstance(each, Exists):
                 schema = frame.schema
@@ -681,7 +706,7 @@ class Translation:
 
     def _aggregated(self, pattern: Aggregated) -> Frame:
         """Join aggregates with the solutions, as in the paper."""
-        frame = self.frame(pattern.input)
+        frame = self._for(pattern.aggregate, self.frame(pattern.input))
         names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
         if not names:
             frame = frame.at_all(self.leaves.steps)
@@ -697,7 +722,7 @@ class Translation:
         return Frame(data, (*frame.schema, pattern.variable), frame.certain, frame.timed)
 
     def _group(self, pattern: Group) -> Frame:
-        frame = self.frame(pattern.input)
+        frame = self._for((pattern.keys, pattern.aggregates), self.frame(pattern.input))
         plain: list[Expression] = []
         for _, expression in pattern.keys:
             frame, one = self.without_exists(frame, expression)
@@ -736,6 +761,7 @@ class Translation:
         variables: Sequence[Variable],
     ) -> Frame:
         keys = []
+        frame = self._for(tuple(conditions), frame)
         for each in conditions:
             frame, plain = self.without_exists(frame, each.expression)
             key = terms.order_key(Expressions(frame.columns()).binding(plain))

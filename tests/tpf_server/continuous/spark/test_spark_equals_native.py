@@ -1,18 +1,21 @@
 """Both executions give the same answers at the same instants."""
 
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annotations.terms import Term
 from tests.support.csparql_spark import Element, by_instant, native, on_spark, write
 from tests.support.csparql_spark import settings as session_settings
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.spark.execution import SparkExecution, punctuate
+from tpf_server.continuous.spark.batches import MicroBatches
+from tpf_server.continuous.spark.execution import SparkExecution, compiled, punctuate
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -110,6 +113,74 @@ def test_of_random_timelines(
     expected = by_instant(native(_engine(), text, timeline, until))
     directory = tmp_path_factory.mktemp("random")
     assert by_instant(on_spark(spark, _engine(), text, timeline, until, directory)) == expected
+
+
+DIFFERING = {
+    "subjects": ("SELECT (COUNT(?v) AS ?n) {0} WHERE {{ {1} :value ?v }}", (":b", ":c", ":d")),
+    "objects": ("SELECT ?s ?v {0} WHERE {{ ?s :value {1}, ?v }}", ("1", "2", "3")),
+    "static": (
+        "SELECT * {0} WHERE {{ ?s :value ?v . ?s :in {1} . {1} :limit ?l FILTER(?v > ?l) }}",
+        (":x", ":y"),
+    ),
+    "mixed": ("SELECT * {0} WHERE {{ ?s :in ?z . {1} :value ?v . ?s :value ?v }}", (":b", ":c")),
+    "numbers": ("SELECT ?s {0} WHERE {{ ?s :value ?v FILTER(?v >= {1}) }}", ("1", "2", "3")),
+    "texts": (
+        'SELECT ?s (CONCAT(STR(?v), {1}) AS ?k) {0} WHERE {{ ?s :value ?v '
+        "FILTER(CONTAINS(STR(?s), {1})) }}",
+        ('"a"', '"b"', '"e"'),
+    ),
+    "groups": (
+        "SELECT ?s (SUM(?v * {1}) AS ?n) {0} WHERE {{ ?s :value ?v . ?s :in ?z }} GROUP BY ?s "
+        "HAVING (COUNT(?v) > {1} - 1) ORDER BY ?n LIMIT 2",
+        ("1", "2"),
+    ),
+    "static alone": ("SELECT * {0} WHERE {{ ?s :limit {1} FILTER({1} > 0) }}", ("1", "2")),
+    "optional, union": (
+        "SELECT * {0} WHERE {{ ?s :in {1} OPTIONAL {{ ?s :value ?v }} "
+        "{{ ?s :value 7 }} UNION {{ ?s :value {2} }} MINUS {{ ?s :value {2} . ?s :in :y }} }}",
+        (":x", ":y"),
+    ),
+    "exists": (
+        "SELECT * {0} WHERE {{ ?s :value ?v FILTER NOT EXISTS {{ ?s :value {1} }} }}",
+        ("1", "2"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERING)
+def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str) -> None:
+    """Equal to native answers, and in as many jobs for three queries as for two."""
+    session_settings(spark)
+    pattern, constants = DIFFERING[name]
+    texts = [
+        PREFIX + pattern.format(WINDOWS, each, number + 1) for number, each in enumerate(constants)
+    ]
+    paths = {
+        Term(f"<{stream}>"): [str(next(path.iterdir()))]
+        for stream, path in write(tmp_path, ["http://e/s1", "http://e/s2"], FIXED).items()
+    }
+    static = _engine().static
+    # Where nothing is declared, a stream may carry what is static, too.
+    values = frozenset({Term("<http://e/value>")})
+    declared = dict.fromkeys(paths, values) if name.startswith("static") else {}
+    tracker = spark.sparkContext.statusTracker()
+
+    def answered(texts: list[str]) -> tuple[list[Any], int]:
+        queries = [compiled(text, static, predicates=declared)[1] for text in texts]
+        assert len({each.shape for each in queries}) == (len(texts) if name == "exists" else 1)
+        group = token_hex(8)
+        spark.sparkContext.setJobGroup(group, "counted")
+        result = dict(MicroBatches(spark).process(0, paths, queries, 27))
+        answers = [result[query] for query in queries]
+        assert not any(isinstance(each, ContinuousError) for each in answers), answers
+        return answers, len(tracker.getJobIdsForGroup(group))
+
+    answers, jobs = answered(texts)
+    for text, each in zip(texts, answers, strict=True):
+        assert by_instant(each) == by_instant(native(_engine(), text, FIXED, 27))
+    assert any(answer.rows for each in answers for answer in each)
+    if name in ("subjects", "numbers"):
+        assert answered(texts[:2])[1] == jobs
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,12 @@ import requests
 from flask import Flask
 
 from annotations.clock import ManualClock
-from annotations.terms import Term, Variable
+from annotations.terms import Term
 from tests.support.csparql_spark import settings
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.elements.elements import EPOCH
 from tpf_server.continuous.runtime.errors import ContinuousError
-from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.service.continuous_service import ContinuousService
 from tpf_server.continuous.service.hosting import Policies
 from tpf_server.continuous.service.web import continuous_blueprint
@@ -65,7 +64,7 @@ class Site:
 
         def executors(lock: Any) -> Any:
             made = SparkExecutor(
-                engine.static, work, lock, base=engine.base, every="100 milliseconds",
+                engine.static, work, lock, base=engine.base, every=0.1,
                 shared=shared, session=session,
             )  # fmt: skip
             return {"spark": made}, "native"
@@ -137,7 +136,7 @@ def until(there: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("site", ["url"], indirect=True)
 def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: Path) -> None:
-    left = tmp_path / "shared" / "query1" / "of-a-server-that-was-killed"
+    left = tmp_path / "shared" / "queries1" / "of-a-server-that-was-killed"
     left.mkdir(parents=True)
     for name, engine in (("here", "native"), ("there", "spark"), ("too", "spark")):
         made = site.register(name, engine)
@@ -172,29 +171,25 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     site.push((1, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
     (job,) = site.jobs()
-    # At once: Spark remembers a file by the size that it had when it was seen.
-    written = Path(job.place, "stream0", ".broken.tsv")
-    written.write_text("nonsense\n")
-    written.replace(written.with_name("broken.tsv"))
+    job.arrive(Term("<http://localhost/s>"), ["nonsense\n"], 13)
+    site.push((41, "eve"))
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
 
     class Gone:
-        """A job whose Java is no more."""
+        """A session whose Java is no more."""
 
         def __getattr__(self, name: str) -> Any:
             raise ConnectionRefusedError(name)
 
-    job.run._queries = (Gone(),)
     assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
     assert site.register("gone", "spark").status_code == 201
     gone = site.jobs()[-1]
     until(lambda: site.state("gone")["state"] == "running")
-    running, gone.run._queries = gone.run._queries, (Gone(),)
+    gone.batches._session = Gone()
+    site.push((61, "eve"))
     until(lambda: site.state("gone")["state"] == "stopped")
     assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
-    for each in running:
-        each.stop()
     assert site.register("again", "spark").status_code == 201
     again = site.jobs()[-1]
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
@@ -202,132 +197,62 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
         until(each.ended.is_set)
 
 
-def test_equal_queries_that_see_the_same_are_one_job(tmp_path: Path) -> None:
+def test_queries_that_differ_in_constants_have_one_shape(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     site = Site(None, tmp_path)
 
-    def jobs_with(name: str, text: str = TEXT) -> int:
+    def shapes_with(name: str, text: str = TEXT) -> int:
         assert site.register(name, "spark", text).status_code == 201
-        return len(site.jobs())
+        (job,) = site.jobs()
+        return len({each.windows.shape for each in job.queries})
 
-    assert jobs_with("a") == 1
+    assert shapes_with("a") == 1
     # Their names have other lengths: what comes later in the text is at other places.
-    assert jobs_with("another") == 1
-    assert jobs_with("ofSomethingElse", TEXT.replace("urn:near", "urn:far")) == 2
-    assert jobs_with("ofAnotherWindow", TEXT.replace("RANGE 20ms", "RANGE 30ms")) == 3
-    assert jobs_with("atOtherInstants", TEXT.replace("{} AS", "{} COMPUTED EVERY 30ms AS")) == 4
-    assert jobs_with("filtered", TEXT.replace("}} GROUP", "FILTER(?a != ?c) }} GROUP")) == 5
-    made = STREAM.replace("<urn:q>", "<urn:made>")
-    assert [jobs_with("m1", made), jobs_with("m2", made)] == [6, 6]
+    assert shapes_with("another") == 1
+    assert shapes_with("ofSomethingElse", TEXT.replace("urn:near", "urn:far")) == 2
+    assert shapes_with("ofAnotherWindow", TEXT.replace("RANGE 20ms", "RANGE 30ms")) == 3
+    assert shapes_with("atOtherInstants", TEXT.replace("{} AS", "{} COMPUTED EVERY 30ms AS")) == 4
+    for number, constant in enumerate(("1", "2", "3.0", '"a"', '"b"', "<urn:a>", "<urn:b>")):
+        filtered = TEXT.replace("}} GROUP", f"FILTER(?a != {constant}) }} }} GROUP")
+        filtered = filtered.replace("} } GROUP", "}} GROUP")
+        expected = (5, 5, 6, 7, 7, 8, 8)[number]
+        assert shapes_with(f"filtered{number}", filtered) == expected
     # What timestamp() means is beside the operators.
     window = "[RANGE 9ms STEP 3ms]"
     both = f"""REGISTER QUERY {{}} AS SELECT ?x (timestamp(?x, <a>) AS ?t)
         FROM STREAM <a> {window} FROM STREAM <b> {window} {{{{ ?x <urn:p> ?y }}}}"""
-    named = f"""REGISTER QUERY {{}} AS SELECT ?x (timestamp(?x) AS ?t)
-        FROM NAMED STREAM <a> {window} FROM NAMED STREAM <b> {window}
-        {{{{ GRAPH <a> {{{{ ?x <urn:p> ?y }}}} }}}}"""
-    assert [jobs_with("s1", both), jobs_with("s2", both)] == [7, 7]
-    assert jobs_with("s3", both.replace("?x, <a>", "?x, <b>")) == 8
-    assert [jobs_with("s4", named), jobs_with("s5", named)] == [9, 9]
-    assert jobs_with("s6", named.replace("GRAPH <a>", "GRAPH <b>")) == 10
+    assert [shapes_with("s1", both), shapes_with("s2", both)] == [9, 9]
+    assert shapes_with("s3", both.replace("?x, <a>", "?x, <b>")) == 10
     # Blank nodes of two streams are different ones.
     blank = STREAM.replace("<urn:q> ?b", "<urn:q> []")
-    assert [jobs_with("m3", blank), jobs_with("m4", blank)] == [11, 12]
-    assert site.state("a")["state"] == site.state("another")["state"] == "starting"
-    # Who comes after an element does not see it.
-    site.push((1, "ann"))
-    assert jobs_with("late") == 13
-    assert jobs_with("later") == 13
-    first = site.jobs()[0]
-    for name, left in (("another", 13), ("a", 12)):
-        assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
-        assert len(site.jobs()) == left
-    assert not first.active
-    jobs = site.jobs()
-    site.starts.set()
-    until(lambda: all(job.ended.is_set() for job in jobs))
-    assert {site.state(name)["error"] for name in ("late", "later", "m1", "m2")} == {"no Spark"}
-    assert site.jobs() == []
-    site.service.close()
-
-
-def test_a_later_query_keeps_its_own_job(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    site = Site(None, tmp_path)
-    executor = site.service._executors["spark"]
-
-    def answered(job: Any, at: int, who: str) -> None:
-        rows = ((Term(f"<urn:{who}>"), Term("<urn:y>"), Term("1")),)
-        names = (Variable("?a"), Variable("?c"), Variable("?n"))
-        executor._answer(job, PeriodicAnswer("q", at, "SELECT", names, rows))  # type: ignore[attr-defined]
-
-    def heard(name: str) -> list[str]:
-        return [f"{at[-4:-1]} {rows[0]['a'][5:-1]}" for at, rows in site.results(name)]
-
-    site.register("first", "spark")
-    site.push((100, "ann"), (104, "bob"))
-    site.register("second", "spark")
-    # A late one says nothing of what came before the second query: the window of 110 has ann and
-    # bob for the first one alone.
-    site.push((50, "eve"))
-    one, two = site.jobs()
-    for at in (100, 110, 200):
-        answered(one, at, "one")
-        answered(two, at, "two")
-    # After a failure some come again.
-    answered(two, 200, "again")
-    assert site.jobs() == [one, two]
-    assert heard("first") == ["100 one", "110 one", "200 one"]
-    assert heard("second") == ["100 two", "110 two", "200 two"]
-    for name in ("first", "second"):
-        assert site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN).status_code == 204
-    assert site.jobs() == []
-    site.starts.set()
-    until(lambda: one.ended.is_set() and two.ended.is_set())
-    site.service.close()
-
-
-def test_a_query_joins_no_job_that_has_other_static_data_or_has_ended(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    from tpf_server.continuous.spark.execution import Progress
-
-    site = Site(None, tmp_path)
-
-    class Run:
-        """One that goes on or that Spark has ended; ``None``: its Java is gone."""
-
-        def __init__(self, active: bool | None) -> None:
-            self._active = active
-            self.last_progress = Progress()
-
-        @property
-        def active(self) -> bool:
-            if self._active is None:
-                raise ContinuousError("the Java that Spark runs in has ended")
-            return self._active
-
-    def jobs_with(name: str) -> int:
-        assert site.register(name, "spark").status_code == 201
-        return len(site.jobs())
-
-    assert [jobs_with("a"), jobs_with("b")] == [1, 1]
+    assert [shapes_with("m1", blank), shapes_with("m2", blank)] == [11, 12]
     site.engine.add([("<urn:x>", "<urn:near>", "<urn:z>")])
-    assert [jobs_with("c"), jobs_with("d")] == [2, 2]
+    assert shapes_with("ofOtherStaticData") == 13
+    assert site.state("a")["state"] == site.state("another")["state"] == "starting"
     # What is compiled is said as of a native query.
-    assert site.state("d")["batches"]["kernel"] == "off"
-    for number, active in enumerate((True, False, None)):
-        newest = site.jobs()[-1]
-        newest.run = Run(active)
-        assert jobs_with(f"e{number}") == 2 + number
-    # Its thread knows it first.
-    site.jobs()[-1].ending = True
-    assert jobs_with("f") == 5
-    jobs = site.jobs()
-    for each in jobs:
-        each.run = None
+    assert site.state("a")["batches"]["kernel"] == "off"
+    (job,) = site.jobs()
     site.starts.set()
-    until(lambda: all(job.ended.is_set() and job.ending for job in jobs))
+    until(job.ended.is_set)
+    assert {site.state(name)["error"] for name in ("a", "another", "m1")} == {"no Spark"}
+    assert site.jobs() == []
     site.service.close()
+
+
+def test_a_query_sees_what_comes_after_it(site: Site) -> None:
+    for name, engine in (("first", "spark"), ("native1", "native")):
+        assert site.register(name, engine).status_code == 201
+    site.push((100, "ann"), (104, "bob"))
+    for name, engine in (("second", "spark"), ("native2", "native")):
+        assert site.register(name, engine).status_code == 201
+    assert len(site.jobs()) == 1
+    # The window of 110 has ann and bob for the first one alone.
+    site.push((107, "eve"), (112, "joe"))
+    site.push((141, "eve"))
+    until(lambda: site.results("second")[-1:] == site.results("native2")[-1:] != [])
+    assert site.results("first") == site.results("native1")
+    assert site.results("second") == site.results("native2")
+    assert site.results("first") != site.results("second")
 
 
 def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:

@@ -105,11 +105,12 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
         )  # fmt: skip
 
     def answered(at: int) -> bool:
+        run.wait(0)  # raises what it failed with
         answers = list(live.results.read())
         return bool(answers) and answers[-1].at >= at
 
     live = execution()
-    run = live.start("100 milliseconds")
+    run = live.start(0.1)
     try:
         arrive(stream, "1.tsv", *(line(element(at)) for at in range(1, 8)), "no line", "9")
         until(lambda: answered(9))
@@ -125,7 +126,7 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
         run.stop()
     before = list(live.results.read())
     live = execution()
-    run = live.start("100 milliseconds")
+    run = live.start(0.1)
     try:
         arrive(stream, "3.tsv", *(line(element(at)) for at in (13, 14)), "15")
         until(lambda: answered(15))

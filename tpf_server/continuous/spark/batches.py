@@ -1,0 +1,564 @@
+"""Micro-batches: elements are read and parsed once for all queries, and kept once.
+
+The files of streams are the durable log: parsed elements stay in Spark's memory while a window may
+need them, and whatever is lost is parsed again. Small batches are merged as in a log-structured
+tree. At due instants the content of windows is made of them, and all answers are one job.
+
+Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a timestamp alone says
+that everything up to it has come (punctuation).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
+from typing import Any, Final, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from annotations.terms import Term, is_blank_node, is_variable
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.algebra import Pattern, Project, Row
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.expressions.values import value_of
+from tpf_client.sparql.scopes import in_scope
+from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.instants.builder import TooManyStaticError
+from tpf_server.continuous.runtime.instants.csparql_query import (
+    CsparqlQuery,
+    LogicalWindow,
+    PeriodicAnswer,
+    StreamClause,
+    answer_of,
+)
+from tpf_server.continuous.runtime.instants.evaluation import EvaluationContext, PeriodicEvaluation
+from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
+from tpf_server.continuous.runtime.instants.static_table import StaticTables
+from tpf_server.continuous.runtime.semantics import EngineLimits
+from tpf_server.continuous.runtime.static.static_data import StaticData
+from tpf_server.continuous.spark.parameters import Shape, quads_in
+from tpf_server.continuous.spark.terms import AT, Parameter
+from tpf_server.continuous.spark.translation import RANK, LeafFrames, Translation, column
+
+_TERM = (
+    r'(?:<<\(.+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
+    r'"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
+)
+LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
+_EPOCH: Final = Term('"1970-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>')
+_MERGED: Final = 8
+"""Batches of one size that are merged."""
+
+
+class WindowQuery:
+    """A query over batches.
+
+    Attributes:
+        since: the number of the first batch that it sees.
+        first: the earliest timestamp of its streams, until an instant is answered.
+        last: the last instant that is answered.
+        shape: equal for queries that differ in constants.
+    """
+
+    def __init__(
+        self,
+        parsed: CsparqlQuery,
+        graph: OperatorGraph,
+        static: StaticData,
+        *,
+        reading: AbstractContextManager[Any] | None = None,
+        version: int = 0,
+    ) -> None:
+        self.graph = graph
+        self.static = static
+        self.reading = reading or nullcontext()
+        self.name = "query" if parsed.registration is None else parsed.registration.name
+        self.since = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.shape, self.constants = Shape.of(graph, version)
+        if any(is_blank_node(term) for each in graph.query.template for term in each):
+            # Blank nodes of two streams are different ones.
+            self.shape = replace(self.shape, version=self)
+
+    def due(self, closed: Mapping[Term, int]) -> tuple[int, ...]:
+        """The instants up to which all elements have come."""
+        after = self.last if self.first is None else self.first - 1
+        if after is None or any(each.stream not in closed for each in self.graph.clauses):
+            return ()
+        until = min(closed[each.stream] for each in self.graph.clauses)
+        return tuple(self.graph.instants.between(after, until))
+
+    def answered(self, until: int) -> None:
+        self.first, self.last = None, until
+
+    @property
+    def needs_after(self) -> int | None:
+        """The timestamp after which elements are in windows to come; ``None``: of later batches."""
+        after = self.last if self.first is None else self.first - 1
+        if after is None:
+            return None
+        at = self.graph.instants.after(after)
+        return min(_window(each).bounds(at)[0] for each in self.graph.clauses)
+
+    def static_rows(self, graph: OperatorGraph, pattern: Pattern) -> list[Row]:
+        """Evaluate a pattern over static data, natively."""
+        dictionary = TermDictionary()
+        now = value_of(_EPOCH)
+        assert isinstance(now, DateTime)
+        query = replace(graph.query, form="SELECT", pattern=Project(pattern, in_scope(pattern)))
+        # Without streams everything is static.
+        sources = graph.sources.without_streams()
+        alone = replace(graph, query=query, clauses=(), sources=sources)
+        with self.reading:
+            try:
+                tables = StaticTables(self.static, dictionary)
+                environment = Environment(TypedTerms(dictionary), now)
+                evaluation = PeriodicEvaluation(
+                    alone,
+                    EvaluationContext(tables, dictionary, environment, EngineLimits().join_rows),
+                )
+            except UnsupportedQueryError as error:
+                raise UnsupportedContinuousQueryError(str(error)) from error
+            except TooManyStaticError:
+                raise UnsupportedContinuousQueryError(
+                    "its static patterns have far more solutions together than triples"
+                ) from None
+            return list(evaluation.answers(0).rows())
+
+
+def _window(clause: StreamClause) -> LogicalWindow:
+    assert isinstance(clause.window, LogicalWindow)
+    return clause.window
+
+
+class Plan:
+    """Queries of one shape, evaluated together.
+
+    The column `AT` has the number of an evaluation: the instant times the number of different
+    constants, plus the index of the constants.
+    """
+
+    def __init__(self, session: SparkSession, queries: Sequence[WindowQuery]) -> None:
+        self._session = session
+        self.queries: dict[tuple[Term, ...], list[WindowQuery]] = {}
+        for each in queries:
+            self.queries.setdefault(each.constants, []).append(each)
+        (self._query, *_), *_ = self.queries.values()
+        self._count = len(self.queries)
+        self.graph = Shape.parameterised(self._query.graph, list(self.queries))
+        self.variables = () if self.graph.query.form == "ASK" else in_scope(self.graph.pattern)
+        self._cache: dict[object, DataFrame] = {}
+
+    def frame(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
+        """Answer at each of these instants: `AT`, `RANK`, and the values of variables."""
+        bounds = self._bounds(instants)
+        return self.frame_of(self._content(elements, bounds), instants)
+
+    def frame_of(self, content: DataFrame, instants: Sequence[int]) -> DataFrame:
+        common = sql.lit(self.graph.instants.greatest_common_period).cast("long")
+        every = sql.filter(sql.sequence("first", "last", common), self._is_instant)
+        steps = (
+            self._bounds(instants)
+            .select(sql.explode(every).alias("instant"))
+            .select("instant", sql.explode(self._indexes()).alias("query"))
+            .select(self._number())
+        )
+        leaves = LeafFrames(
+            self._session, self.graph, self._query.static_rows, content, steps, self._cache
+        )
+        data = Translation(leaves).answer()
+        values = [sql.col(column(name)) for name in self.variables]
+        return data.select(
+            sql.col(AT).cast("long").alias(AT),
+            sql.col(RANK).cast("int").alias(RANK),
+            sql.array(*values).cast("array<string>").alias("values"),
+        )
+
+    def answers(
+        self, rows: Sequence[tuple[int, int, Sequence[str | None]]], instants: Sequence[int]
+    ) -> Iterator[tuple[WindowQuery, list[PeriodicAnswer]]]:
+        """Split the rows by query and instant."""
+        result: dict[int, list[tuple[int, Row]]] = {}
+        for number, rank, values in rows:
+            row = tuple([None if each is None else Term(each) for each in values])
+            result.setdefault(number, []).append((rank, row))
+        for index, queries in enumerate(self.queries.values()):
+            solutions = {}
+            for at in instants:
+                ranked = result.get(at * self._count + index, [])
+                solutions[at] = [row for _, row in sorted(ranked, key=lambda each: each[0])]
+            for each in queries:
+                yield (
+                    each,
+                    [
+                        answer_of(each.name, at, each.graph.query, self.variables, solutions[at])
+                        for at in instants
+                    ],
+                )
+
+    def _is_instant(self, at: Column) -> Column:
+        return reduce(or_, [at % period == 0 for period in self.graph.instants.periods])
+
+    def _content(self, elements: DataFrame, bounds: DataFrame) -> DataFrame:
+        """Return the content of windows in each evaluation, with latest timestamps.
+
+        An element goes to evaluations with a pattern that it may match.
+        """
+        parts = [
+            part.crossJoin(sql.broadcast(bounds)).select(
+                *part.columns, sql.explode(self._windows(clause)).alias("instant")
+            )
+            for clause in self.graph.clauses
+            for part in self._matches(elements, clause)
+        ]
+        if not parts:
+            parts = [elements.where("false").selectExpr("*", "0 AS query", "0L AS instant")]
+        content = reduce(DataFrame.unionByName, parts)
+        return content.groupBy(self._number(), "stream", "s", "p", "o").agg(
+            sql.max("ts").alias("ts")
+        )
+
+    def _bounds(self, instants: Sequence[int]) -> DataFrame:
+        """The first and last instant, as data: as literals they would be compiled in each batch."""
+        row = f"({instants[0]}L, {instants[-1]}L)"
+        return self._session.sql(f"SELECT * FROM VALUES {row} AS bounds(first, last)")  # noqa: S608
+
+    def _indexes(self) -> Column:
+        return sql.sequence(sql.lit(0), sql.lit(self._count - 1))
+
+    def _number(self) -> Column:
+        return (sql.col("instant") * self._count + sql.col("query")).cast("long").alias(AT)
+
+    def _matches(self, elements: DataFrame, clause: StreamClause) -> Iterator[DataFrame]:
+        """Yield the elements that may match, with the index of the constants."""
+        data = elements.where(sql.col("stream") == str(clause.stream))
+        plain: list[Column] = []
+        quads = [
+            quad[:3]
+            for quad in quads_in(self.graph.pattern)
+            if clause.stream in self.graph.source_of(quad).streams
+        ]
+        for quad in dict.fromkeys(quads):
+            ends = dict(zip("spo", quad, strict=True))
+            same = [
+                sql.col(name) == str(term)
+                for name, term in ends.items()
+                if not is_variable(term) and not isinstance(term, Parameter)
+            ]
+            matches = reduce(and_, same, sql.lit(True))
+            differing = {name: each for name, each in ends.items() if isinstance(each, Parameter)}
+            if differing:
+                table = self._table(differing)
+                equal = [sql.col(name) == sql.col(f"with_{name}") for name in differing]
+                joined = data.where(matches).join(sql.broadcast(table), equal)
+                yield joined.drop(*(f"with_{name}" for name in differing))
+            else:
+                plain.append(matches)
+        if plain:
+            yield data.where(reduce(or_, plain)).withColumn("query", sql.explode(self._indexes()))
+
+    def _table(self, parameters: Mapping[str, Parameter]) -> DataFrame:
+        """The constants at some positions of a pattern, by index."""
+        values = tuple(zip(*(each.values for each in parameters.values()), strict=True))
+        key = (tuple(parameters), values)
+        table = self._cache.get(key)
+        if table is None:
+            rows = [(index, *map(str, row)) for index, row in enumerate(values)]
+            names = ", ".join(f"with_{name} string" for name in parameters)
+            table = self._session.createDataFrame(rows, f"query int, {names}")
+            self._cache[key] = table
+        return table
+
+    def _windows(self, clause: StreamClause) -> Column:
+        """The instants whose window has an element."""
+        window = _window(clause)
+        step, common = window.step, self.graph.instants.greatest_common_period
+        ts = sql.col("ts")
+        start = sql.greatest(sql.ceil(ts / common).cast("long") * common, sql.col("first"))
+        end = sql.least(ts + (window.range + step), sql.col("last"))
+        every = sql.when(start <= end, sql.sequence(start, end, sql.lit(common).cast("long")))
+
+        def contains(at: Column) -> Column:
+            upper = at - sql.pmod(at, sql.lit(step))
+            return self._is_instant(at) & (upper >= ts) & (upper - window.range < ts)
+
+        return sql.filter(every, contains)
+
+
+class _StreamCounts(NamedTuple):
+    """What a batch has of one stream."""
+
+    stream: Term
+    lines: int
+    malformed: int
+    late: int
+    first: int | None
+    last: int | None
+    until: int | None
+    wrong: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Parsed elements of batches, and their last timestamp."""
+
+    numbers: tuple[int, ...]
+    frame: DataFrame
+    last: int
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts of a run.
+
+    Args:
+        late: elements that came after an instant that should have seen them.
+        malformed: lines that were left out.
+    """
+
+    batches: int = 0
+    lines: int = 0
+    late: int = 0
+    malformed: int = 0
+
+
+Answered = tuple[WindowQuery, list[PeriodicAnswer] | ContinuousError]
+"""The answers of a query in a batch, or why there are none."""
+
+
+class MicroBatches:
+    """The elements of streams, and the queries over them.
+
+    Args:
+        lateness: in milliseconds of stream time.
+        strict: a malformed line is an error; otherwise it is counted.
+
+    Attributes:
+        closed: the timestamp up to which all elements of each stream have come.
+        malformed: the malformed lines of the last batch.
+    """
+
+    def __init__(self, session: SparkSession, *, lateness: int = 0, strict: bool = True) -> None:
+        self.progress = Progress()
+        self.closed: dict[Term, int] = {}
+        self.malformed: DataFrame | None = None
+        self._session = session
+        self._lateness = lateness
+        self._strict = strict
+        self._kept: list[_Kept] = []
+        self._plans: dict[tuple[WindowQuery, ...], Plan] = {}
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The numbers of batches that windows need."""
+        return tuple(number for each in self._kept for number in each.numbers)
+
+    def restore(
+        self, number: int, files: Mapping[Term, Sequence[str]], queries: Sequence[WindowQuery]
+    ) -> None:
+        """Take a batch whose instants are answered."""
+        self._read(number, files, queries)
+
+    def process(
+        self,
+        number: int,
+        files: Mapping[Term, Sequence[str]],
+        queries: Sequence[WindowQuery],
+        until: int | None = None,
+    ) -> list[Answered]:
+        """Take files of streams, complete `until`; answer the instants that are due.
+
+        Raises:
+            ContinuousError: a malformed line.
+        """
+        counts = self._read(number, files, queries)
+        for each in counts:
+            if each.last is not None:
+                self._close(each.stream, each.last - 1 - self._lateness)
+            if each.until is not None:
+                self._close(each.stream, each.until)
+        for query in queries if until is not None else ():
+            for clause in query.graph.clauses:
+                assert until is not None
+                self._close(clause.stream, until)
+        before = self.progress
+        self.progress = Progress(
+            before.batches + 1,
+            before.lines + sum(each.lines for each in counts),
+            before.late + sum(each.late for each in counts),
+            before.malformed + sum(each.malformed for each in counts),
+        )
+        answers = self._answers(queries)
+        self._forget(queries)
+        return answers
+
+    def _close(self, stream: Term, until: int) -> None:
+        self.closed[stream] = max(until, self.closed.get(stream, until))
+
+    def _read(
+        self, number: int, files: Mapping[Term, Sequence[str]], queries: Sequence[WindowQuery]
+    ) -> list[_StreamCounts]:
+        """Parse and count in one job."""
+        texts = [
+            _parsed(self._session.read.schema("value string").text(list(paths)), stream)
+            for stream, paths in files.items()
+            if paths
+        ]
+        if not texts:
+            return []
+        frame = reduce(DataFrame.unionAll, texts).persist()
+        is_element = sql.col("s").isNotNull()
+        rows = (
+            frame.crossJoin(sql.broadcast(self._ends(queries)))
+            .groupBy("stream")
+            .agg(
+                sql.count("*"),
+                sql.count("malformed"),
+                sql.count_if(is_element & (sql.col("ts") <= sql.try_element_at("ends", "stream"))),
+                sql.min(sql.when(is_element, sql.col("ts"))),
+                sql.max(sql.when(is_element, sql.col("ts"))),
+                sql.max(sql.when(~is_element, sql.col("ts"))),
+                sql.min("malformed"),
+            )
+        )
+        counts = [_StreamCounts(*row) for row in rows.collect()]
+        wrong = [each.wrong for each in counts if each.wrong is not None]
+        if wrong and self._strict:
+            frame.unpersist()
+            raise ContinuousError(f"the run on Spark failed: malformed line: {wrong[0]}")
+        self.malformed = frame.where("malformed IS NOT NULL").select("malformed") if wrong else None
+        firsts = {each.stream: each.first for each in counts if each.first is not None}
+        for query in queries:
+            if query.last is None and query.since <= number:
+                mine = [firsts[c.stream] for c in query.graph.clauses if c.stream in firsts]
+                known = [] if query.first is None else [query.first]
+                query.first = min([*mine, *known], default=None)
+        lasts = [each.last for each in counts if each.last is not None]
+        if lasts:
+            self._kept.append(_Kept((number,), frame, max(lasts)))
+        else:
+            frame.unpersist()
+        return counts
+
+    def _ends(self, queries: Sequence[WindowQuery]) -> DataFrame:
+        """The timestamps of each stream that answered windows should have had, as a map."""
+        ends: dict[Term, int] = {}
+        for query in queries:
+            for clause in query.graph.clauses if query.last is not None else ():
+                assert query.last is not None
+                _, end = _window(clause).bounds(query.last)
+                ends[clause.stream] = max(end, ends.get(clause.stream, end))
+        return self._session.createDataFrame([(ends,)], "ends map<string, long>")
+
+    # ------------------------------------------------------------------------------ answers
+
+    def _answers(self, queries: Sequence[WindowQuery]) -> list[Answered]:
+        groups: dict[tuple[Shape, tuple[int, ...], int], list[WindowQuery]] = {}
+        oldest = min(self.kept, default=0)
+        for query in queries:
+            if instants := query.due(self.closed):
+                key = (query.shape, instants, max(query.since, oldest))
+                groups.setdefault(key, []).append(query)
+        result: list[Answered] = []
+        frames: list[tuple[Plan, tuple[int, ...], DataFrame]] = []
+        plans: dict[tuple[WindowQuery, ...], Plan] = {}
+        for (_, instants, since), group in groups.items():
+            members = tuple(group)
+            plan = plans[members] = self._plans.get(members) or Plan(self._session, group)
+            try:
+                frames.append((plan, instants, plan.frame(self._elements(since), instants)))
+            except ContinuousError as error:
+                result += [(each, error) for each in group]
+        # Those that are not due now will be.
+        self._plans = {
+            key: plan for key, plan in (self._plans | plans).items() if set(key) <= set(queries)
+        }
+        for (plan, instants, _), rows in zip(frames, self._rows(frames), strict=True):
+            if isinstance(rows, ContinuousError):
+                result += [(each, rows) for group in plan.queries.values() for each in group]
+            else:
+                result += plan.answers(rows, instants)
+        for query, answers in result:
+            if not isinstance(answers, ContinuousError):
+                query.answered(answers[-1].at)
+        return result
+
+    def _elements(self, since: int) -> DataFrame:
+        frames = [each.frame for each in self._kept if each.numbers[0] >= since]
+        if not frames:
+            return self._session.createDataFrame(
+                [], "stream string, ts long, s string, p string, o string"
+            )
+        data = reduce(DataFrame.unionAll, frames).where("s IS NOT NULL")
+        return data.select("stream", "ts", "s", "p", "o")
+
+    def _rows(self, frames: Sequence[tuple[Plan, tuple[int, ...], DataFrame]]) -> list[Any]:
+        """Run all in one job; if it fails, one by one."""
+        if not frames:
+            return []
+        numbered = [
+            frame.withColumn("plan", sql.lit(number)) for number, (_, _, frame) in enumerate(frames)
+        ]
+        result: list[Any] = [[] for _ in frames]
+        try:
+            table = reduce(DataFrame.unionAll, numbered).toArrow()
+        except PySparkException as error:
+            if len(frames) == 1:
+                reason = str(error).strip().splitlines()[0]
+                return [ContinuousError(f"the run on Spark failed: {reason}")]
+            return [self._rows([each])[0] for each in frames]
+        for at, rank, values, number in zip(*(each.to_pylist() for each in table), strict=True):
+            result[number].append((at, rank, values))
+        return result
+
+    # ------------------------------------------------------------------------------ elements
+
+    def _forget(self, queries: Sequence[WindowQuery]) -> None:
+        """Drop batches that no window needs, and merge small ones."""
+        needs = [each.needs_after for each in queries]
+        after = min((each for each in needs if each is not None), default=None)
+        for each in self._kept:
+            if after is None or each.last <= after:
+                each.frame.unpersist()
+        self._kept = [each for each in self._kept if after is not None and each.last > after]
+        starts = {each.since for each in queries}
+        if after is None:
+            return
+        for level in range(max((each.level for each in self._kept), default=-1) + 1):
+            same = [each for each in self._kept if each.level == level][:_MERGED]
+            low, high = same[0].numbers[0] if same else 0, same[-1].numbers[-1] if same else 0
+            if len(same) < _MERGED or any(low < start <= high for start in starts):
+                continue
+            frame = reduce(DataFrame.unionAll, [each.frame for each in same])
+            frame = frame.where(sql.col("ts") > after).coalesce(2).persist()
+            frame.count()
+            for each in same:
+                each.frame.unpersist()
+            numbers = tuple(number for each in same for number in each.numbers)
+            merged = _Kept(numbers, frame, max(each.last for each in same), level + 1)
+            index = self._kept.index(same[0])
+            rest = [each for each in self._kept if each not in same]
+            self._kept = [*rest[:index], merged, *rest[index:]]
+
+
+def _parsed(text: DataFrame, stream: Term) -> DataFrame:
+    well = sql.col("value").rlike(LINE)
+    parts = sql.split(sql.col("value"), "\t", 4)
+    terms = [
+        sql.when(well, sql.get(parts, sql.lit(index))).alias(name)
+        for index, name in enumerate("spo", 1)
+    ]
+    return text.select(
+        sql.lit(str(stream)).alias("stream"),
+        sql.when(well, sql.get(parts, sql.lit(0)).try_cast("long")).alias("ts"),
+        *terms,
+        sql.when(~well, sql.col("value")).alias("malformed"),
+    )
