@@ -512,8 +512,7 @@ class MicroBatches:
             table = reduce(DataFrame.unionAll, numbered).toArrow()
         except PySparkException as error:
             if len(frames) == 1:
-                reason = str(error).strip().splitlines()[0]
-                return [ContinuousError(f"the run on Spark failed: {reason}")]
+                return [failure(error)]
             return [self._rows([each])[0] for each in frames]
         for at, rank, values, number in zip(*(each.to_pylist() for each in table), strict=True):
             result[number].append((at, rank, values))
@@ -547,6 +546,14 @@ class MicroBatches:
             index = self._kept.index(same[0])
             rest = [each for each in self._kept if each not in same]
             self._kept = [*rest[:index], merged, *rest[index:]]
+
+
+def failure(error: PySparkException) -> ContinuousError:
+    """Say in a line why a job failed."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # Of an exception in a worker the traceback follows.
+    reason = lines[-1] if "Python worker" in lines[0] else lines[0]
+    return ContinuousError(f"the run on Spark failed: {reason}")
 
 
 def _parsed(text: DataFrame, stream: Term) -> DataFrame:

@@ -41,7 +41,7 @@ from tpf_server.continuous.runtime.instants.operator_graph import (
 from tpf_server.continuous.runtime.instants.rules import RULES_ON_SPARK, Rule, optimised
 from tpf_server.continuous.runtime.semantics import BASE, says_now
 from tpf_server.continuous.runtime.static.static_data import StaticData
-from tpf_server.continuous.spark.batches import MicroBatches, Plan, Progress, WindowQuery
+from tpf_server.continuous.spark.batches import MicroBatches, Plan, Progress, WindowQuery, failure
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import SparkSettings, java_answers, spark_session
@@ -82,8 +82,7 @@ def asking_java() -> Iterator[None]:
     except SparkError as error:
         raise ContinuousError(str(error)) from error
     except PySparkException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ContinuousError(f"the run on Spark failed: {reason}") from error
+        raise failure(error) from error
 
 
 class SparkRun:
