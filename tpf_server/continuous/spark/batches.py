@@ -138,7 +138,7 @@ def _window(clause: StreamClause) -> LogicalWindow:
     return clause.window
 
 
-class Plan:
+class SharedPlan:
     """Queries of one shape, evaluated together.
 
     The column `AT` has the number of an evaluation: the instant times the number of different
@@ -226,7 +226,7 @@ class Plan:
         )
 
     def _bounds(self, instants: Sequence[int]) -> DataFrame:
-        """The first and last instant, as data: as literals they would be compiled in each batch."""
+        """The first and last instant, as data: as literals they would be window_query in each batch."""
         row = f"({instants[0]}L, {instants[-1]}L)"
         return self._session.sql(f"SELECT * FROM VALUES {row} AS bounds(first, last)")  # noqa: S608
 
@@ -306,7 +306,7 @@ class _StreamCounts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Retained:
     """Parsed elements of batches, and their last timestamp."""
 
     numbers: tuple[int, ...]
@@ -353,13 +353,13 @@ class MicroBatches:
         self._session = session
         self._lateness = lateness
         self._strict = strict
-        self._kept: list[_Kept] = []
-        self._plans: dict[tuple[WindowQuery, ...], Plan] = {}
+        self._retained: list[_Retained] = []
+        self._plans: dict[tuple[WindowQuery, ...], SharedPlan] = {}
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def retained(self) -> tuple[int, ...]:
         """The numbers of batches that windows need."""
-        return tuple(number for each in self._kept for number in each.numbers)
+        return tuple(number for each in self._retained for number in each.numbers)
 
     def restore(
         self, number: int, files: Mapping[Term, Sequence[str]], queries: Sequence[WindowQuery]
@@ -443,7 +443,7 @@ class MicroBatches:
                 query.first = min([*mine, *known], default=None)
         lasts = [each.last for each in counts if each.last is not None]
         if lasts:
-            self._kept.append(_Kept((number,), frame, max(lasts)))
+            self._retained.append(_Retained((number,), frame, max(lasts)))
         else:
             frame.unpersist()
         return counts
@@ -462,17 +462,17 @@ class MicroBatches:
 
     def _answers(self, queries: Sequence[WindowQuery]) -> list[Answered]:
         groups: dict[tuple[Shape, tuple[int, ...], int], list[WindowQuery]] = {}
-        oldest = min(self.kept, default=0)
+        oldest = min(self.retained, default=0)
         for query in queries:
             if instants := query.due(self.closed):
                 key = (query.shape, instants, max(query.since, oldest))
                 groups.setdefault(key, []).append(query)
         result: list[Answered] = []
-        frames: list[tuple[Plan, tuple[int, ...], DataFrame]] = []
-        plans: dict[tuple[WindowQuery, ...], Plan] = {}
+        frames: list[tuple[SharedPlan, tuple[int, ...], DataFrame]] = []
+        plans: dict[tuple[WindowQuery, ...], SharedPlan] = {}
         for (_, instants, since), group in groups.items():
             members = tuple(group)
-            plan = plans[members] = self._plans.get(members) or Plan(self._session, group)
+            plan = plans[members] = self._plans.get(members) or SharedPlan(self._session, group)
             try:
                 frames.append((plan, instants, plan.frame(self._elements(since), instants)))
             except ContinuousError as error:
@@ -492,7 +492,7 @@ class MicroBatches:
         return result
 
     def _elements(self, since: int) -> DataFrame:
-        frames = [each.frame for each in self._kept if each.numbers[0] >= since]
+        frames = [each.frame for each in self._retained if each.numbers[0] >= since]
         if not frames:
             return self._session.createDataFrame(
                 [], "stream string, ts long, s string, p string, o string"
@@ -500,7 +500,7 @@ class MicroBatches:
         data = reduce(DataFrame.unionAll, frames).where("s IS NOT NULL")
         return data.select("stream", "ts", "s", "p", "o")
 
-    def _rows(self, frames: Sequence[tuple[Plan, tuple[int, ...], DataFrame]]) -> list[Any]:
+    def _rows(self, frames: Sequence[tuple[SharedPlan, tuple[int, ...], DataFrame]]) -> list[Any]:
         """Run all in one job; if it fails, one by one."""
         if not frames:
             return []
@@ -524,15 +524,17 @@ class MicroBatches:
         """Drop batches that no window needs, and merge small ones."""
         needs = [each.needs_after for each in queries]
         after = min((each for each in needs if each is not None), default=None)
-        for each in self._kept:
+        for each in self._retained:
             if after is None or each.last <= after:
                 each.frame.unpersist()
-        self._kept = [each for each in self._kept if after is not None and each.last > after]
+        self._retained = [
+            each for each in self._retained if after is not None and each.last > after
+        ]
         starts = {each.since for each in queries}
         if after is None:
             return
-        for level in range(max((each.level for each in self._kept), default=-1) + 1):
-            same = [each for each in self._kept if each.level == level][:_MERGED]
+        for level in range(max((each.level for each in self._retained), default=-1) + 1):
+            same = [each for each in self._retained if each.level == level][:_MERGED]
             low, high = same[0].numbers[0] if same else 0, same[-1].numbers[-1] if same else 0
             if len(same) < _MERGED or any(low < start <= high for start in starts):
                 continue
@@ -542,10 +544,10 @@ class MicroBatches:
             for each in same:
                 each.frame.unpersist()
             numbers = tuple(number for each in same for number in each.numbers)
-            merged = _Kept(numbers, frame, max(each.last for each in same), level + 1)
-            index = self._kept.index(same[0])
-            rest = [each for each in self._kept if each not in same]
-            self._kept = [*rest[:index], merged, *rest[index:]]
+            merged = _Retained(numbers, frame, max(each.last for each in same), level + 1)
+            index = self._retained.index(same[0])
+            rest = [each for each in self._retained if each not in same]
+            self._retained = [*rest[:index], merged, *rest[index:]]
 
 
 def failure(error: PySparkException) -> ContinuousError:

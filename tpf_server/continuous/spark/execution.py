@@ -41,7 +41,13 @@ from tpf_server.continuous.runtime.instants.operator_graph import (
 from tpf_server.continuous.runtime.instants.rules import RULES_ON_SPARK, Rule, optimised
 from tpf_server.continuous.runtime.semantics import BASE, says_now
 from tpf_server.continuous.runtime.static.static_data import StaticData
-from tpf_server.continuous.spark.batches import MicroBatches, Plan, Progress, WindowQuery, failure
+from tpf_server.continuous.spark.batches import (
+    MicroBatches,
+    Progress,
+    SharedPlan,
+    WindowQuery,
+    failure,
+)
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import SparkSettings, java_answers, spark_session
@@ -279,7 +285,7 @@ class BatchSink(Protocol):
         """Take a micro-batch; it may come again, with the same name."""
 
 
-def compiled(
+def window_query(
     text: str,
     static: StaticData,
     *,
@@ -330,7 +336,7 @@ class SparkExecution:
         rejects: directory or URL that gets malformed lines, which then stop nothing.
         on_answer: takes each answer that is on the disk; after a failure some come again.
         sink: takes the answers of each micro-batch, likewise.
-        options: see `compiled`.
+        options: see `window_query`.
 
     Raises:
         UnsupportedContinuousQueryError: Spark cannot run it; with the clause.
@@ -352,8 +358,8 @@ class SparkExecution:
         sink: BatchSink | None = None,
         **options: Any,
     ) -> None:
-        self._compiled = partial(compiled, text, static, **options)
-        parsed, self._query = self._compiled()
+        self._window_query = partial(window_query, text, static, **options)
+        parsed, self._query = self._window_query()
         self._streams: dict[Term, Path | str] = {}
         for clause in self._query.graph.clauses:
             path = streams.get(clause.stream[1:-1]) or streams.get(clause.stream)
@@ -402,7 +408,7 @@ class SparkExecution:
 
     def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[PeriodicAnswer]:
         """Answer at each of these instants, from the content of windows."""
-        plan = Plan(self._session, [self._query])
+        plan = SharedPlan(self._session, [self._query])
         rows = plan.frame_of(windows, instants).collect()
         ((_, answers),) = plan.answers([tuple(row) for row in rows], instants)
         return answers
@@ -411,7 +417,7 @@ class SparkExecution:
 
     def _opened(self, most: int | None) -> tuple[MicroBatches, Callable[[], bool]]:
         """Resume; return what takes the next batch, and tells if there was one."""
-        _, query = self._compiled()
+        _, query = self._window_query()
         batches = MicroBatches(self._session, lateness=self._lateness, strict=self._strict)
         self.results.make()
         folders = {stream: folder_of(path, self._session) for stream, path in self._streams.items()}
@@ -448,7 +454,7 @@ class SparkExecution:
             state = json.loads(self._folder.read(_STATE))
             number = state["batch"] + 1
             query.last = self.results.last_before(number)
-            for each in state["kept"]:
+            for each in state["retained"]:
                 batches.restore(each, paths(noted[each]), [query])
             batches.closed.update(state["closed"])
 
@@ -495,7 +501,7 @@ class SparkExecution:
         if self._rejects is not None and batches.malformed is not None:
             lines = (f"{row[0]}\n" for row in batches.malformed.toLocalIterator())
             folder_of(self._rejects, self._session).write(f"{number:09d}.txt", lines)
-        state = {"batch": number, "closed": batches.closed, "kept": batches.kept}
+        state = {"batch": number, "closed": batches.closed, "retained": batches.retained}
         self._folder.write(_STATE, [json.dumps(state)])
 
 

@@ -25,8 +25,8 @@ from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.continuous.spark.batches import MicroBatches, WindowQuery
 from tpf_server.continuous.spark.execution import (
     asking_java,
-    compiled,
     continuous_session,
+    window_query,
 )
 from tpf_server.spark.folders import Folder, folder_of, is_url
 from tpf_server.spark.java import SparkError
@@ -229,7 +229,7 @@ class SparkExecutor:
             except SparkError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
         # Whatever cannot be run is refused here; Spark is not asked yet.
-        _, windows = compiled(
+        _, windows = window_query(
             query.text, self._static, base=self._base, reading=self._lock, version=self._version
         )
         job = next((each for each in self._jobs if each.active), None)
@@ -312,7 +312,7 @@ class SparkExecutor:
                     [each.windows for each in taken],
                     max(each.until for each in files),
                 )
-                for past in set(written).difference(job.batches.kept):
+                for past in set(written).difference(job.batches.retained):
                     for name in written.pop(past):
                         folder.delete(name)
                 made = {each.windows: each for each in taken}

@@ -15,7 +15,7 @@ from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.spark.batches import MicroBatches
-from tpf_server.continuous.spark.execution import SparkExecution, compiled, punctuate
+from tpf_server.continuous.spark.execution import SparkExecution, punctuate, window_query
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -166,7 +166,7 @@ def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str)
     tracker = spark.sparkContext.statusTracker()
 
     def answered(texts: list[str]) -> tuple[list[Any], int]:
-        queries = [compiled(text, static, predicates=declared)[1] for text in texts]
+        queries = [window_query(text, static, predicates=declared)[1] for text in texts]
         assert len({each.shape for each in queries}) == (len(texts) if name == "exists" else 1)
         group = token_hex(8)
         spark.sparkContext.setJobGroup(group, "counted")
