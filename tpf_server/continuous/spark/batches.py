@@ -226,7 +226,7 @@ class SharedPlan:
         )
 
     def _bounds(self, instants: Sequence[int]) -> DataFrame:
-        """The first and last instant, as data: as literals they would be window_query in each batch."""
+        """The first and last instant, as data: literals would be compiled in each batch."""
         row = f"({instants[0]}L, {instants[-1]}L)"
         return self._session.sql(f"SELECT * FROM VALUES {row} AS bounds(first, last)")  # noqa: S608
 
@@ -293,7 +293,7 @@ class SharedPlan:
 
 
 class _StreamCounts(NamedTuple):
-    """What a batch has of one stream."""
+    """Counts of one stream in a batch."""
 
     stream: Term
     lines: int
@@ -527,12 +527,11 @@ class MicroBatches:
         for each in self._retained:
             if after is None or each.last <= after:
                 each.frame.unpersist()
-        self._retained = [
-            each for each in self._retained if after is not None and each.last > after
-        ]
-        starts = {each.since for each in queries}
         if after is None:
+            self._retained = []
             return
+        self._retained = [each for each in self._retained if each.last > after]
+        starts = {each.since for each in queries}
         for level in range(max((each.level for each in self._retained), default=-1) + 1):
             same = [each for each in self._retained if each.level == level][:_MERGED]
             low, high = same[0].numbers[0] if same else 0, same[-1].numbers[-1] if same else 0

@@ -1,4 +1,4 @@
-"""The shape of a query: what is the same in queries that differ in constants alone."""
+"""The shape of a query: equal for queries that differ in constants alone."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
