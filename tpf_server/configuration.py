@@ -14,7 +14,7 @@ ENVIRONMENT_PREFIX = "TPF_SERVER_"
 AT_START = (
     "host", "port", "workers", "access_log", "continuous", "followers",
     "followers_per_address", "change_followers", "body_timeout", "idle_timeout",
-    "declare", "learn_predicates", "csparql_engine",
+    "declare", "csparql_engine",
     "rspql_report", "rspql_tick", "spark_master", "spark_work",
     "join_routing", "stream_kernel", "widen_steps", "remote", "remote_interval", "allow_service",
     "allow_streams", "source_interval",

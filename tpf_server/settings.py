@@ -359,11 +359,6 @@ class Settings:
         "whose steps grow while evaluations of C-SPARQL take too long: unstated (of queries that "
         "do not say COMPUTED EVERY), all or never",
     )
-    learn_predicates: bool = setting(
-        True,
-        "take what streams carried so far for all that they carry, until something else comes: "
-        "static parts of C-SPARQL queries are then evaluated by themselves",
-    )
     remote_interval: float = setting(60.0, "seconds after which graphs of [remote] are read again")
     allow_service: tuple[str, ...] = setting(
         (), "servers (scheme, host, port) that SERVICE in continuous queries may ask"

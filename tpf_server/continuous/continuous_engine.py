@@ -322,8 +322,8 @@ class Engine(TickEngine):
         triples = self.encoded(element) if known is None else [known]
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         instants = self.instants
-        if instants.learning.declared:
-            instants.learning.check_triples(found.name, triples)
+        if instants.declarations.declared:
+            instants.declarations.check_triples(found.name, triples)
         if self.reorders or instants.queries:
             self.arrive(found, triples, at, None if graph is None else graph_name(graph))
         else:
@@ -335,7 +335,7 @@ class Engine(TickEngine):
 
     def delete_stream(self, name: str) -> None:
         super().delete_stream(name)
-        self.instants.learning.declared.pop(self.name(name), None)
+        self.instants.declarations.declared.pop(self.name(name), None)
 
     def _deliver(
         self,
@@ -356,7 +356,7 @@ class Engine(TickEngine):
             self._tick(stream, triples, at)
 
     def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
-        self.instants.learning.check_triples(stream, triples)
+        self.instants.declarations.check_triples(stream, triples)
 
     def _made_at_instant(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
         """Let in what a query has made that answers at instants, and has let in itself."""

@@ -1,7 +1,7 @@
 """ORDER BY with OFFSET and LIMIT, under deletions too."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import nsmallest
 from typing import Any
 
@@ -279,9 +279,6 @@ class TopK(Node):
         for row, count in before.items():
             if row not in now:
                 self.emit(row, -count)
-
-    def shows(self, rows: Iterable[Solution]) -> None:
-        self._shown = Multiset(rows)
 
     def _in_order(self) -> Iterator[tuple[Solution, int]]:
         copies = self._copies or _once

@@ -58,12 +58,10 @@ class Delivery:
         silent: nothing is emitted where there are no rows.
         whole: all of the result is emitted each time.
         visible: maps a solution to the part that a reader sees; ``None``: all of it.
-        ready: the whole result, in the order of the query, where it was given by `answer`.
         column: has the numbers of the queries that have a solution; ``None``: all have it.
     """
 
     visible: Callable[[Solution], Solution] | None = None
-    ready: list[tuple[Solution, int]] | None = None
     column: int | None = None
 
     def __init__(
@@ -115,28 +113,10 @@ class Delivery:
             self.awake = True
             self._wake(self)
 
-    @property
-    def answers(self) -> bool:
-        """True if the whole result is emitted when it changes, and readers see all of it."""
-        return self._relation == "answer" and self.visible is None
-
-    def answer(self, solutions: list[tuple[Solution, int]]) -> None:
-        """Emit this changed result; call `hold` before the next changes."""
-        self.ready = solutions
-        self.rouse()
-
-    def hold(self, solutions: list[tuple[Solution, int]]) -> None:
-        """Set the result that was emitted; from now on changes come."""
-        self._whole = dict(solutions)
-
     def take(self) -> tuple[list[tuple[Solution, int]], bool]:
         """Take what is to be emitted now; the flag: it left the result."""
         self.awake = False
         self.taken = True
-        if self.ready is not None:
-            ready, self.ready = self.ready, None
-            self.silent = False
-            return ready, False
         if self._derived:
             derived, self._derived = self._derived, []
             return derived, self._relation == "dstream"

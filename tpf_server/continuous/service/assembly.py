@@ -148,7 +148,6 @@ def continuous_service(
             eager=by_clock,
             # By CPU: what else the machine does makes no answers rarer.
             pace=Pace(stopwatch, Widen(settings.widen_steps)),
-            learn=settings.learn_predicates,
         ),
     )
     datasets = tuple(datasets)

@@ -415,7 +415,7 @@ def _run_on_spark(
                 places,
                 f"{work}/query{number}",
                 lateness=replay.lateness,
-                predicates=engine.instants.learning.declared,
+                predicates=engine.instants.declarations.declared,
             )
             counts["late"] += execution.replay().late
             for answer in execution.results.read():

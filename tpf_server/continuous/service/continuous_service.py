@@ -110,7 +110,9 @@ class _Intake:
     ) -> Element | ElementError:
         if isinstance(element, Element):
             try:
-                self._engine.instants.learning.check(stream, (each[1] for each in element.triples))
+                self._engine.instants.declarations.check(
+                    stream, (each[1] for each in element.triples)
+                )
             except ElementError as error:
                 return ElementError(str(error), element.line, unit)
             if element.at > self._latest:
@@ -125,7 +127,7 @@ class _Intake:
         if records.columns is None:
             return False
         try:
-            self._engine.instants.learning.check(stream, records.predicates)
+            self._engine.instants.declarations.check(stream, records.predicates)
             return bool(milliseconds_of(records.columns.timestamps).max() <= self._latest)
         except ElementError:
             return False

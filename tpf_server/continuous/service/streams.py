@@ -60,7 +60,7 @@ class SharedStreams:
         return new
 
     def declared(self) -> dict[Term, list[str]]:
-        result = self._engine.instants.learning.declared
+        result = self._engine.instants.declarations.declared
         return {name: sorted(result[name]) for name in self._engine.streams if name in result}
 
     def delete(self, name: str) -> None:
@@ -140,7 +140,7 @@ class SharedStreams:
         assert stream is not None
         engine = self._engine
         if not isinstance(maker, PeriodicQuery):
-            engine.instants.learning.check(stream, (triple[1] for triple in triples))
+            engine.instants.declarations.check(stream, (triple[1] for triple in triples))
         if isinstance(maker, ExecutedQuery):
             passed = (self._newest, engine.time)
             at = max([at, *(each + 1 for each in passed if each is not None)])

@@ -269,7 +269,6 @@ class CsparqlLeaves:
 
     Attributes:
         predicates: of triples that may match; ``None``: any.
-        assumed: streams and predicates that they are assumed not to have.
     """
 
     def __init__(
@@ -292,7 +291,6 @@ class CsparqlLeaves:
         self._inputs: list[PatternInput] = []
         self._following: list[PatternInput | StaticJoin] = []
         self.predicates: set[TermId] | None = set()
-        self.assumed: set[tuple[Term, TermId]] = set()
         self._bounds: list[_Bound] = []
 
     def open(self) -> None:
@@ -385,11 +383,6 @@ class CsparqlLeaves:
             predicate = self._dictionary.encode(Term(pattern.predicate))
             if source.streams and self.predicates is not None:
                 self.predicates.add(predicate)
-            self.assumed.update(
-                (self._graph.clause_of(name).stream, predicate)
-                for name in source.streams
-                if not self._graph.may_carry(name, pattern)
-            )
         table: StaticTable | None = None
         if source.static and not named:
             # In the named graphs of a window there is nothing static.

@@ -1,7 +1,7 @@
 """Evaluate queries that are the same but for constants, instant by instant."""
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence, Set, Sized
+from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar, get_args
 
@@ -495,10 +495,6 @@ class PeriodicEvaluation:
         self._leaves.close()
         for view in self.windows.values():
             view.silence()
-
-    @property
-    def assumed(self) -> Set[tuple[Term, TermId]]:
-        return self._leaves.assumed
 
     @property
     def held(self) -> int:

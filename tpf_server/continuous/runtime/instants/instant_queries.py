@@ -143,45 +143,29 @@ class SharedWindows:
 
 # From a query to what evaluates it, by what is known of its streams.
 
-# What streams have carried, so that plans may rest on what they have not.
+# What streams may carry, so that plans may rest on what they do not.
 #
-# A stream that declares its predicates has no others. Of any other stream it is taken that it
-# carries only what it carried so far, as far as a query asks for it. So a pattern with another
-# predicate is static, and its join with other static patterns is evaluated once (paper 003,
-# section 4). When such a triple comes after all, the plans that rest on its absence are made anew,
-# before it is seen.
+# A stream that declares its predicates has no others. So a pattern with another predicate is
+# static, and its join with other static patterns is evaluated once (paper 003, section 4). Static
+# triples that a stream may have, too, are looked up for what streams (see `StaticJoin`).
 
 
-class Learning:
-    """Predicates of streams, as declared and as learned.
-
-    Attributes:
-        declared: of streams that declare them.
-        carried: of other streams, as far as a query asks.
-    """
+class Declarations:
+    """The predicates that streams declare."""
 
     def __init__(
         self,
         dictionary: TermDictionary,
         has_static: Callable[[QuadPattern, tuple[Term, ...]], bool],
-        *,
-        enabled: bool,
     ) -> None:
         self.declared: dict[Term, frozenset[Term]] = {}
-        self.carried: dict[Term, set[Term]] = {}
         self._dictionary = dictionary
         self._has_static = has_static
-        self._enabled = enabled
-        self._assumed: Multimap[tuple[Term, TermId], PeriodicEvaluation] = Multimap()
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
-        others = set(self.carried.get(stream, ()))
-        if read:
-            others |= self.declared.get(stream, frozenset())
-        if not others <= predicates:
-            raise EngineLimitError(
-                f"{stream} is read already, with {', '.join(sorted(others - predicates))}"
-            )
+        others = self.declared.get(stream, frozenset()) - predicates if read else ()
+        if others:
+            raise EngineLimitError(f"{stream} is read already, with {', '.join(sorted(others))}")
         self.declared[stream] = predicates
 
     def check(self, stream: Term, predicates: Iterable[str]) -> None:
@@ -197,40 +181,14 @@ class Learning:
             decode = self._dictionary.decode
             self.check(stream, (decode(predicate) for _, predicate, _ in triples))
 
-    def knowledge(
-        self, clauses: Iterable[StreamClause], *, separated: bool = True, learned: bool = True
-    ) -> Knowledge:
-        """Predicates of the windows of a query, as declared and, with `learned`, as carried.
-
-        A plan that is not `separated` assumes nothing.
-        """
-        predicates = {}
-        for clause in clauses if separated else ():
-            declared = self.declared.get(clause.stream)
-            if declared is None and learned and self._enabled:
-                declared = frozenset(self.carried.get(clause.stream, ()))
-            if declared is not None:
-                predicates[clause.graph] = declared
+    def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
+        """Predicates of the windows of a query; a plan that is not `separated` assumes nothing."""
+        predicates = {
+            clause.graph: self.declared[clause.stream]
+            for clause in (clauses if separated else ())
+            if clause.stream in self.declared
+        }
         return Knowledge(predicates, self._has_static)
-
-    def rest(self, evaluation: PeriodicEvaluation) -> None:
-        assumed = [each for each in evaluation.assumed if each[0] not in self.declared]
-        self._assumed.add(assumed, evaluation)
-
-    def forget(self, evaluation: PeriodicEvaluation) -> None:
-        self._assumed.discard(evaluation.assumed, evaluation)
-
-    def contradicted(
-        self, stream: Term, triples: Sequence[EncodedTriple]
-    ) -> list[PeriodicEvaluation]:
-        """Learn predicates; give the evaluations whose plans assumed that they do not come."""
-        evaluations: dict[PeriodicEvaluation, None] = {}
-        for predicate in {triple[1] for triple in triples}:
-            plans = self._assumed.of((stream, predicate))
-            if plans:
-                self.carried.setdefault(stream, set()).add(self._dictionary.decode(predicate))
-                evaluations.update(dict.fromkeys(plans))
-        return list(evaluations)
 
 
 T = TypeVar("T")
@@ -243,18 +201,18 @@ class EvaluationPlanner:
         self,
         context: EvaluationContext,
         evaluations: EvaluationRegistry,
-        learning: Learning,
+        declarations: Declarations,
         rules: tuple[Rule, ...],
     ) -> None:
         self._context = context
         self._static = context.tables.static
         self._evaluations = evaluations
-        self._learning = learning
+        self._declarations = declarations
         self._rules = rules
 
     def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query, as written and after the rules."""
-        knowledge = self._learning.knowledge(query.streams, learned=False)
+        knowledge = self._declarations.knowledge(query.streams)
         initial = operator_graph(query, self._static.names, knowledge)
         return initial, optimised(initial, self._rules)
 
@@ -300,14 +258,10 @@ class EvaluationPlanner:
     def _plan_anew(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, parts: PartedQuery | None
     ) -> None:
-        self._learning.forget(evaluation)
-
         self._planned(query, lambda graph: evaluation.plan_anew(graph, parts), parts)
 
-        self._learning.rest(evaluation)
-
     def _initial(self, query: CsparqlQuery, *, separated: bool) -> OperatorGraph:
-        knowledge = self._learning.knowledge(query.streams, separated=separated)
+        knowledge = self._declarations.knowledge(query.streams, separated=separated)
         return operator_graph(query, self._static.names, knowledge)
 
     def _planned(
@@ -357,7 +311,6 @@ class StreamReaders:
     def __init__(
         self,
         evaluations: EvaluationRegistry,
-        learning: Learning,
         planner: EvaluationPlanner,
         window_rows: int,
     ) -> None:
@@ -365,7 +318,6 @@ class StreamReaders:
         self.late = 0
         self.windows = SharedWindows()
         self._evaluations = evaluations
-        self._learning = learning
         self._planner = planner
         self._window_rows = window_rows
         self._in_graphs: Counter[Term] = Counter()
@@ -382,7 +334,6 @@ class StreamReaders:
         evaluation = registered.evaluation
         self._in_graphs.update(evaluation.in_graphs)
         self._evaluations.add(evaluation, self.arrivals)
-        self._learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
         if registered.trigger.counts:
             trigger, since = self._fresh.get(registered.trigger.key, (registered.trigger, -1))
@@ -422,7 +373,6 @@ class StreamReaders:
         evaluation = registered.evaluation
         evaluation.leave(registered.question)
         if self._evaluations.remove(evaluation):
-            self._learning.forget(evaluation)
             evaluation.close()
             self.windows.detach(registered)
 
@@ -549,7 +499,6 @@ class InstantSettings:
         eager: evaluate from the first `advance` on, not only from the first element.
         rules: that rewrite operators.
         pace: widens steps of queries under load.
-        learn: assume that undeclared streams have only the predicates that came.
     """
 
     lateness: int = 0
@@ -557,7 +506,6 @@ class InstantSettings:
     eager: bool = False
     rules: tuple[Rule, ...] = RULES
     pace: Pace | None = None
-    learn: bool = True
 
 
 class InstantQueries:
@@ -592,15 +540,15 @@ class InstantQueries:
         self._arriving, self._forgetting = engine.arriving, engine.forgetting
         self._evaluations = EvaluationRegistry()
         has = partial(has_static, self._static)
-        self.learning = Learning(self._dictionary, has, enabled=settings.learn)
+        self.declarations = Declarations(self._dictionary, has)
         self._tables = StaticTables(self._static, self._dictionary)
         context = EvaluationContext(
             self._tables, self._dictionary, engine.environment, engine.limits.join_rows
         )
-        self._planner = EvaluationPlanner(context, self._evaluations, self.learning, settings.rules)
-        self._readers = StreamReaders(
-            self._evaluations, self.learning, self._planner, engine.limits.window_rows
+        self._planner = EvaluationPlanner(
+            context, self._evaluations, self.declarations, settings.rules
         )
+        self._readers = StreamReaders(self._evaluations, self._planner, engine.limits.window_rows)
         self._times = StreamTimes(settings.lateness, settings.patience)
         self._timetable = Timetable(self._times, self.queries)
         self._graph_names = self._static.names
@@ -720,10 +668,6 @@ class InstantQueries:
         """Add an element to the windows of its stream."""
         if not self._readers.read(stream):
             return
-        for evaluation in self.learning.contradicted(stream, triples):
-            users = self._readers.of(stream)
-            query = next(each.query for each in users if each.evaluation is evaluation)
-            self._planner.plan_anew(evaluation, query)
         self._arriving.append(triples)
         try:
             for registered in self._timetable.idle(stream):
@@ -812,7 +756,7 @@ class InstantQueries:
             for element in answer.elements:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
                 try:
-                    self.learning.check_triples(registered.stream, triples)
+                    self.declarations.check_triples(registered.stream, triples)
                 except ElementError as error:
                     registered.stop(error)
                     return
@@ -914,4 +858,4 @@ class InstantQueries:
         Raises:
             EngineLimitError: queries read others in it.
         """
-        self.learning.declare(stream, frozenset(predicates), read=self._readers.read(stream))
+        self.declarations.declare(stream, frozenset(predicates), read=self._readers.read(stream))

@@ -19,7 +19,6 @@ from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.state.ranked_groups import (
     MIDDLES,
     MOST_PLACES,
-    NONE,
     WITH_ROW,
     Cells,
     RankedGroups,
@@ -148,11 +147,6 @@ class FusedPlan:
         # The tags and scales of the numbers that an EXISTS compares.
         self._kinds: dict[int, int] = {}
         self.made: dict[Cells, Solution] = {}
-        # Where all of the result is emitted, the state gives it; `None`: the operators do.
-        self._answers = plan.delivery.answers and _is_total(plan, shape)
-        self._answered: list[tuple[Solution, int]] | None = None
-        self._key_tags: dict[int, int] = {}
-        self._alike = True
 
     @property
     def operators(self) -> list[str]:
@@ -171,14 +165,8 @@ class FusedPlan:
         held = any(each.held for each in self.windows)
         return not held and not any(node.pending for node in self.plan.flow.nodes)
 
-    def begin(self) -> None:
-        self._answered = [] if self._answers else None
-
     def forget(self) -> None:
         """Give up: the operators have the rows."""
-        self._leave_answers()
-        self._key_tags.clear()
-        self._alike = True
         self._state = RankedGroups(self._shape.ranking)
         self._kinds.clear()
         # Terms that operators computed for them are held by nothing else.
@@ -219,30 +207,7 @@ class FusedPlan:
 
     def show(self) -> None:
         self.changed = False
-        shown = self._state.shown()
-        if self._answered is not None:
-            answer = [(self._row(each), 1) for each in shown]
-            if self._answers_as_they_are():
-                if answer != self._answered:
-                    self._answered = answer
-                    self.plan.delivery.answer(answer)
-                return
-        self._shape.order.show(Counter(map(self._row, shown)))
-
-    def _answers_as_they_are(self) -> bool:
-        """True if groups are in the order of the query; else the operators sort them.
-
-        That holds as long as no two keys have the same value.
-        """
-        if not self._alike:
-            self._leave_answers()
-        return self._answered is not None
-
-    def _leave_answers(self) -> None:
-        answered, self._answered = self._answered, None
-        if answered is not None:
-            self._shape.order.shows([row for row, _ in answered])
-            self.plan.delivery.hold(answered)
+        self._shape.order.show(Counter(map(self._row, self._state.shown())))
 
     def _row(self, shown: Cells) -> Solution:
         row = self.made.get(shown)
@@ -250,23 +215,12 @@ class FusedPlan:
             if len(self.made) >= _REMEMBERED:
                 self.made.clear()
             keys = shown[: self._shape.ranking.keys]
-            if self._answers:
-                self._look_at_keys(keys)
             parts = [
                 self._part(group, keys, shown[first:])
                 for first, group in zip(self._first, self._shape.groups, strict=False)
             ]
             row = self.made[shown] = self._shape.row(parts)
         return row
-
-    def _look_at_keys(self, keys: Cells) -> None:
-        """Check that equal keys are the same: numbers of one type, without trailing zeros."""
-        for position, cell in enumerate(keys):
-            tag = self._key_tags.setdefault(position, cell & TAG)
-            zero = not (cell >> TAG_BITS + SCALE_BITS) % 10
-            long = tag == DECIMAL and cell & _KIND != tag and zero
-            if long or cell & TAG != tag:
-                self._alike = False
 
     def _part(self, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
         own = [UNBOUND] * len(keys)
@@ -416,9 +370,3 @@ def _first_of(marks: RowMask, count: int) -> int:
     """Return the first marked row, or `count`."""
     rows = np.flatnonzero(marks)
     return int(rows[0]) if len(rows) else count
-
-
-def _is_total(plan: Plan, shape: PlanShape) -> bool:
-    """True if the state has the order of the query, and all keys of groups."""
-    keys = {by.place for by in shape.ranking.order if by.over == NONE}
-    return plan.order is shape.order.sorts_by and keys >= {*range(shape.ranking.keys)}

@@ -127,8 +127,6 @@ class FusedStream:
         self.active = True
         self._arrived = 0
         self._gone = dict.fromkeys(self.windows, 0)
-        for plan in self._plans:
-            plan.begin()
 
     def _batches(self, rows: FusedRows) -> tuple[list[Any], int]:
         """Return the batch of each plan, and how many first rows all can take."""

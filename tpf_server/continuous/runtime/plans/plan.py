@@ -22,7 +22,6 @@ from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import CALLS, Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_client.sparql.expressions.typed_terms import Remembered
 from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.runtime.delivery import Delivery
@@ -393,41 +392,6 @@ class PlanBuilder(Builder):
         return super().groups_of(node, how, pattern)
 
 
-# The order in which the solutions of an emission are given.
-
-_MOST: Final = 1_000
-"""So many keys of solutions are remembered at most."""
-
-
-class SolutionOrder:
-    """Sort solutions."""
-
-    def __init__(self, key: Callable[[Solution], Any] | None, *, again: bool) -> None:
-        self._key = key
-        self._known: Remembered[Solution, Any] | None = Remembered() if again else None
-
-    @property
-    def remembered(self) -> int:
-        return 0 if self._known is None else len(self._known)
-
-    def sort(self, solutions: list[tuple[Solution, int]]) -> None:
-        key, cached = self._key, self._known
-        if key is None or len(solutions) < 2:
-            return
-        if cached is None or len(solutions) > _MOST:
-            # Of so many, none is asked for again before they are forgotten.
-            solutions.sort(key=lambda each: key(each[0]))
-            return
-        for solution, _ in solutions:
-            if solution not in cached:
-                cached[solution] = key(solution)
-        solutions.sort(key=lambda each: cached[each[0]])
-        if len(cached) > _MOST:
-            present = {solution: cached[solution] for solution, _ in solutions}
-            cached.clear()
-            cached.update(present)
-
-
 _NUMBERS: Final = frozenset(("+", "-", "*", "/", "neg", "pos", "ROUND", "FLOOR", "CEIL"))
 
 
@@ -443,7 +407,6 @@ class Plan:
         follows: its state follows from the content of its windows alone.
         slides: of each window with a slide, also of unneeded ones, the time of its stream and the
             slide. Between elements a plan that does not net emits at their multiples only.
-        waits: it may hold something back without being asked.
         nets: it emits differences, so expiries matter.
         batches: reports how it takes batches of records.
     """
@@ -475,7 +438,6 @@ class Plan:
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
         node, variables, self.order, _ = builder.modified(pattern, None)
-        self._sorted_by = SolutionOrder(self.order, again=delivery.whole)
         self._slices: Slices | OwnSlices | None = None
         if SLICE in lifted and len(lifted) > 1:
             node = self._slices = builder.sliced_apart(node, self.order)
@@ -512,7 +474,6 @@ class Plan:
         self._windows = windows
         self.slides = windows.slides(query.windows)
         self.nets = self.leaves.nets
-        self.waits = False
         self.batches: Callable[[], dict[str, Any]] = dict
 
         self._position = windows.position
@@ -693,7 +654,6 @@ class Plan:
         return finish
 
     def flush(self) -> None:
-        self.waits = False
         try:
             for node in self.holding:
                 node.flush()
@@ -748,10 +708,11 @@ class Plan:
             "instances": len(self.instances) or 1,
         }
 
-    def ordered(self, solutions: list[tuple[Solution, int]]) -> list[tuple[Solution, int]]:
+    def sort(self, solutions: list[tuple[Solution, int]]) -> None:
         """Sort solutions in the order of the query, if it has one."""
-        self._sorted_by.sort(solutions)
-        return solutions
+        key = self.order
+        if key is not None and len(solutions) > 1:
+            solutions.sort(key=lambda each: key(each[0]))
 
 
 def _volatile(query: algebra.Query) -> bool:

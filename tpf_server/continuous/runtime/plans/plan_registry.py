@@ -165,8 +165,6 @@ class HoldingPlans:
         for plan in self.touched() if self._many else self._plans:
             if due(plan):
                 plan.flush()
-            else:
-                plan.waits = True
         if self._many:
             waiting = []
             for window in self._touched:
@@ -623,14 +621,13 @@ class PlanRegistry:
             if due is not None and not due(plan):
                 waiting.append(delivery)
                 continue
-            ordered = plan.order is None or delivery.ready is not None
             solutions, removed = delivery.take()
             if not solutions and delivery.silent:
                 continue
             if not plan.affords(solutions):
                 continue
             try:
-                solutions = solutions if ordered else plan.ordered(solutions)
+                plan.sort(solutions)
             except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
                 plan.work.fail(error)
                 continue

@@ -149,8 +149,8 @@ class StarWindow(WindowInput):
         matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
         super().__init__(window, matcher, matcher.width, time, number, touch, watermark)
         self._star = StarContent(matcher, self._changed)
-        self.arrive_star = self._sink()
-        self.expire = self._expire
+        self.arrive_star = self._arrive_star
+        self.expire = self._hide
 
     @property
     def multiplies(self) -> bool:
@@ -179,66 +179,10 @@ class StarWindow(WindowInput):
     def _go(self, entry: tuple[Any, ...]) -> None:
         self._star.expire(*entry[1:])
 
-    def _sink(self) -> Callable[[int, TermId, Solution], None]:
-        star = self._star
-        enter, remember, log = self._enter, self.recent.append, self._log.append
-        live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
-        slides, watermark = self._slide is not None, self.watermark
-        holders, touch = self.holders, self._touch
-
-        def arrive_star(at: int, subject: TermId, row: Solution) -> None:
-            if watermark is None:
-                self.used = 1
-            else:
-                self.used = stamp = watermark.last
-                row = (*row, stamp)
-            if slides or subject in live:
-                enter(at, (subject, row))
-                return
-            # What most elements come to, without the steps in between.
-            live[subject] = row
-            if keeps_log:
-                if not self.scheduled:
-                    self._schedule(at)
-                log((at, subject, row))
-            else:
-                self._rows += 1
-            if holders and self.calm:
-                self.calm = False
-                touch(self)
-            bag = self._bag
-            if bag is not None and not bag.idle:
-                bag.change(row, 1)
-            remember(row)
-            for consumer in consumers:
-                try:
-                    consumer.route(row, 1)
-                except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
-                    consumer.failed(error)
-
-        return arrive_star
-
-    def _expire(self, front: int) -> None:
-        star, time = self._star, self.time
-        if front != time.latest:
-            self._hide(front)
-            return
-        first = self._first(front)
-        log, live, leavers = self._log, star.live, self._leavers
-        bag = None if self._bag is None or self._bag.idle else self._bag
-        if self.holders and self.calm and log and log[0][0] < first:
-            self._rouse()
-        while log and log[0][0] < first:
-            _, subject, brought = log.popleft()
-            row = live[subject]
-            if type(row) is not tuple:
-                star.expire(subject, brought)
-                continue
-            del live[subject]
-            if bag is not None:
-                bag.change(row, -1)
-            for consumer in leavers:
-                try:
-                    consumer.route(row, -1)
-                except Exception as error:  # noqa: BLE001 (see `Consumer.failed`)
-                    consumer.failed(error)
+    def _arrive_star(self, at: int, subject: TermId, row: Solution) -> None:
+        if self.watermark is None:
+            self.used = 1
+        else:
+            self.used = self.watermark.last
+            row = (*row, self.used)
+        self._enter(at, (subject, row))

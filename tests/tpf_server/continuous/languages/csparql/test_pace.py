@@ -18,7 +18,9 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tests.tpf_server.continuous.languages.csparql.test_learning import engine as static_engine
+from tests.tpf_server.continuous.languages.csparql.test_declared_predicates import (
+    engine as static_engine,
+)
 from tests.tpf_server.continuous.service.test_web import EPOCH, ROOT, Site, element
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
@@ -119,7 +121,7 @@ def test_fewer_answers_and_none_that_is_another(random: Random) -> None:
     found: list[dict[int, PeriodicAnswer]] = []
     for slow in (False, True):
         worked = Worked()
-        made = static_engine(learn=True, pace=Pace(worked, Widen.ALL) if slow else None)
+        made = static_engine(Pace(worked, Widen.ALL) if slow else None)
         answers: dict[int, PeriodicAnswer] = {}
 
         def take(answer: PeriodicAnswer, worked: Any = worked, answers: Any = answers) -> None:

@@ -136,7 +136,6 @@ def test_events_between_elements(random: Random) -> None:
         instants=InstantSettings(
             lateness=clocks.lateness,
             rules=random.choice([(), RULES]),
-            learn=random.choice([True, True, False]),
             patience=clocks.patience,
         ),
     )
@@ -216,9 +215,7 @@ def test_events_between_elements(random: Random) -> None:
 @given(RANDOM)
 def test_rows_that_go_make_room_for_others(random: Random) -> None:
     """Whenever its windows are empty a query has the same room."""
-    engine = Engine(
-        instants=InstantSettings(rules=random.choice([(), RULES]), learn=random.random() < 0.5)
-    )
+    engine = Engine(instants=InstantSettings(rules=random.choice([(), RULES])))
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)

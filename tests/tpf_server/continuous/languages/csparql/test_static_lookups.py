@@ -14,7 +14,7 @@ from tests.support.examples import examples
 from tests.tpf_server.continuous import test_side_by_side
 from tests.tpf_server.continuous.languages.csparql import (
     test_against_reference,
-    test_learning,
+    test_declared_predicates,
     test_sharing,
 )
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
@@ -286,7 +286,7 @@ class Changing:
         self._random = random
         self._engine = Engine(
             instants=InstantSettings(
-                rules=random.choice([(), RULES]), learn=random.choice([True, False])
+                rules=random.choice([(), RULES]),
             )
         )
         self._memory: dict[str, set[Triple]] = {"": set(), "urn:g": set()}
@@ -418,7 +418,7 @@ def test_changes_are_seen_of_keys_that_were_looked_up_and_of_others(random: Rand
         test_against_reference.test_every_answer_is_that_of_a_recomputation,
         test_against_reference.test_patterns_of_any_shape,
         test_against_reference.test_timestamps_are_the_latest_of_a_triple,
-        test_learning.test_learned_declared_and_unseparated_plans_answer_alike,
+        test_declared_predicates.test_declared_and_unseparated_plans_answer_alike,
         test_sharing.test_queries_that_come_and_go_answer_as_each_alone,
         test_sharing.test_queries_that_differ_in_constants_answer_as_each_alone,
         test_side_by_side.test_queries_of_both_languages_answer_as_in_engines_apart,

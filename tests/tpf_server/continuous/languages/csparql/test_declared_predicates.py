@@ -27,8 +27,8 @@ PAIRS = (
 )
 
 
-def engine(*, learn: bool, pace: Pace | None = None) -> Engine:
-    made = Engine(instants=InstantSettings(learn=learn, pace=pace))
+def engine(pace: Pace | None = None) -> Engine:
+    made = Engine(instants=InstantSettings(pace=pace))
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         made.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
@@ -37,7 +37,7 @@ def engine(*, learn: bool, pace: Pace | None = None) -> Engine:
 
 @examples(20)
 @given(st.integers(0, 2**32).map(Random))
-def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> None:
+def test_declared_and_unseparated_plans_answer_alike(random: Random) -> None:
     clauses = random_clauses(random)
     text = in_csparql(CsparqlWriter(random, clauses).query(random.choice([1, 2, 3])), clauses, None)
     elements = list(random_elements(random, random.randint(1, 15)))
@@ -45,8 +45,8 @@ def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> 
     for stream, _, triples in elements:
         carried.setdefault(stream, set()).update(each[1][1:-1] for each in triples)
     found: list[list[PeriodicAnswer]] = []
-    for way in ("unseparated", "learned", "declared"):
-        made = engine(learn=way == "learned")
+    for way in ("unseparated", "declared"):
+        made = engine()
         for stream, predicates in carried.items() if way == "declared" else ():
             made.declare(stream, predicates)
         answers: list[PeriodicAnswer] = []
@@ -57,7 +57,7 @@ def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> 
             made.push(stream, triples, at)
         made.finish()
         found.append([replace(each, rows=tuple(sorted(each.rows, key=str))) for each in answers])
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def near(*pairs: str) -> list[tuple[str, str, str]]:
@@ -68,31 +68,7 @@ def parts(query: PeriodicQuery) -> str:
     return "\n".join(query.explain()["operators"])
 
 
-def test_what_comes_against_expectation_is_seen_at_once() -> None:
-    """The window keeps its content."""
-    made = Engine()
-    made.add(near("xy", "yz"))
-    query = made.register_csparql(PAIRS)
-    assert "streaming" not in parts(query)
-    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 100)
-    assert "graph pattern (static)" in parts(query)
-    assert query.explain()["plans"] == 2
-    made.push("urn:s", ("<urn:b>", "<urn:other>", "<urn:x>"), 150)
-    made.push("urn:s", near("yw")[0], 1200)
-    made.push("urn:s", ("<urn:b>", "<urn:at>", "<urn:x>"), 1300)
-    assert query.explain()["plans"] == 3
-    assert "graph pattern (static)" not in parts(query)
-    made.finish()
-    first, second = query
-    assert sorted(first.rows) == [("<urn:a>", "<urn:z>")]
-    assert sorted(second.rows) == [("<urn:b>", "<urn:w>"), ("<urn:b>", "<urn:z>")]
-    # Who comes later knows it already.
-    later = made.register_csparql(PAIRS.replace("QUERY q", "QUERY later"))
-    assert "graph pattern (static)" not in parts(later)
-    assert later.explain()["plans"] == 1
-
-
-def test_a_window_keeps_what_it_held_when_a_plan_is_made_anew() -> None:
+def test_what_is_static_may_stream_too() -> None:
     made = Engine()
     made.add(near("xy", "yz"))
     wide = PAIRS.replace("RANGE 1s", "RANGE 9s")
@@ -112,6 +88,7 @@ def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(
     """Then static triples are looked up for what streams."""
     monkeypatch.setattr(builder, "_STATIC_LEAST", 100)
     made = Engine()
+    made.declare("urn:s", ["urn:at"])
     made.add([(f"<urn:p{n}>", "<urn:in>", "<urn:city>") for n in range(200)])
     query = made.register_csparql(
         f"REGISTER QUERY q AS SELECT ?b {SECOND} "
