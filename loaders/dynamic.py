@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from heapq import heappop, heappush
+from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact, Interval, key_of
+from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import Quad
@@ -16,6 +18,7 @@ from annotations.whole_files import replaced_file
 from loaders.errors import OutputError
 from loaders.outputs import line_of
 from loaders.progress import Report, Silent
+from loaders.publisher import Publisher
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 
 # The history of what a feed says: each statement with the interval in which it holds.
@@ -184,6 +187,23 @@ def write_labelled(
             count += 1
             report.done(count)
     return count
+
+
+def publish_history(facts: Iterable[Fact], publisher: Publisher, run: str) -> int:
+    """Publish facts in order; return their number. What is sent again under `run` counts once."""
+    method, naming = method_named("rdf-1.2"), naming_of(publisher.url)
+    remaining = iter(facts)
+    count = 0
+    while some := list(islice(remaining, _PUBLISHED)):
+        quads = (quad for fact in some for quad in method.encode(fact, naming))
+        body = "".join(f"{line_of(quad)}\n" for quad in quads)
+        publisher.publish_body(body.encode(), None, f"{run}-{count}")
+        count += len(some)
+    return count
+
+
+_PUBLISHED: Final = 2_000
+"""Facts of a batch."""
 
 
 def write_streams(

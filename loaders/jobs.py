@@ -1,31 +1,51 @@
-"""Results and errors of Spark's workers."""
+"""Sessions of Spark for few and large rows; results and errors of its workers."""
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from loaders.errors import InputError, OutputError
+from loaders.errors import (
+    InputError,
+    LoaderError,
+    OutputError,
+    ReplayError,
+    ServerUnreachableError,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 ResultT = TypeVar("ResultT")
 
 
-def made_by_workers(context: "SparkContext", work: Any) -> list[Any]:
-    """Collect a distributed collection (an RDD)."""
-    return list(done_in_thread(context, work.collect))
+_OPTIONS: Final = {
+    # A value may have megabytes: a task is to hold some of them, not thousands.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    # Java only carries rows from task to task: there is nothing to compile or to adapt.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
-def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
-    """Iterate over a distributed collection."""
-    count, step = work.getNumPartitions(), 4 * context.defaultParallelism
-    for start in range(0, count, step):
-        some = list(range(start, min(start + step, count)))
-        yield from done_in_thread(context, partial(context.runJob, work, iter, some))
+def session_of(context: "SparkContext") -> "SparkSession":
+    """Return a new session of a running Spark."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(context).newSession()
+    for name, value in _OPTIONS.items():
+        session.conf.set(name, value)
+    return session
+
+
+def rows_of(batches: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of Arrow batches, one by one."""
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        yield from zip(*columns, strict=True)
 
 
 def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> ResultT:
@@ -48,9 +68,14 @@ def _worker_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         if match := _WORKER_ERROR.search(str(error)):
-            kind = InputError if match[1] == "InputError" else OutputError
-            raise kind(match[2]) from None
+            raise _KINDS[match[1]](match[2]) from None
         raise
 
 
-_WORKER_ERROR = re.compile(r"loaders\.errors\.(InputError|OutputError): (.+)")
+_KINDS: Final[dict[str, type[LoaderError]]] = {
+    "InputError": InputError,
+    "OutputError": OutputError,
+    "PublishRefusedError": ReplayError,
+    "ServerUnreachableError": ServerUnreachableError,
+}
+_WORKER_ERROR = re.compile(rf"loaders\.errors\.({'|'.join(_KINDS)}): (.+)")

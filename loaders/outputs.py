@@ -71,6 +71,23 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
+def parts_folder(output: str) -> Iterator[Path | RemoteFolder]:
+    """Give a folder for files that are parts of an output; ``_SUCCESS`` completes one at a URL."""
+    if not is_store_url(output):
+        path = output_path(output)
+        parts = path.is_dir() and all(each.name.startswith("part-") for each in path.iterdir())
+        with directory_aside(path, parts) as aside:
+            yield aside
+        return
+    with output_errors():
+        folder = RemoteFolder(output, os.environ)
+        if names := folder.files():
+            raise OutputError(f"{output} is not empty: it has {names[0]}")
+        yield folder
+        folder.write("_SUCCESS", [])
+
+
+@contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
     """Give a directory that atomically replaces `output` on success."""
     check_output(output, replace)

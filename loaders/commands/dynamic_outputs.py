@@ -1,21 +1,41 @@
 """Write the dynamic side of a source: labelled facts, and streams."""
 
 import enum
+import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import typer
 
+from annotations.clock import SystemClock
 from annotations.methods import METHODS, method_named
 from annotations.wording import counted
 from loaders.commands.options import InputSpan, LoadEngine, LoadWork
-from loaders.distributed.facts import write_facts_spark, write_streams_spark
-from loaders.distributed.shipping import input_places, session_of
-from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
-from loaders.outputs import put_where_wanted
+from loaders.commands.publishing import dataset_url, given_token
+from loaders.distributed.facts import (
+    publish_history_spark,
+    write_facts_spark,
+    write_parts_spark,
+    write_streams_spark,
+)
+from loaders.distributed.shipping import input_places
+from loaders.dynamic import (
+    FeedStream,
+    history,
+    naming_of,
+    publish_history,
+    write_facts,
+    write_streams,
+)
+from loaders.jobs import session_of
+from loaders.outputs import parts_folder, put_where_wanted
 from loaders.progress import Report
+from loaders.publisher import Publisher, is_stream
 from loaders.sources.base import Feed, MeasurableFeed, StreamSource, size_of
 
 if TYPE_CHECKING:
@@ -35,10 +55,11 @@ class DynamicOutputs:
     method: MethodChoice = _NAMED_GRAPH
     dataset: str | None = None
     streams: str | None = None
+    history: str | None = None
 
     @property
     def requested(self) -> int:
-        return (self.facts is not None) + (self.streams is not None)
+        return sum(each is not None for each in (self.facts, self.streams, self.history))
 
     def write(self, make_source: Callable[[], Feed], span: InputSpan, work: LoadWork) -> None:
         """Write the files that the options name, and print what was written."""
@@ -64,19 +85,8 @@ class DynamicOutputs:
     ) -> list[str]:
         lines = []
         if self.facts is not None:
-            feed = next(feeds)
-            naming = naming_of(self.dataset or f"http://example.org/{feed.name}")
-            method = method_named(self.method)
-            with put_where_wanted(self.facts) as file:
-                if context is None:
-                    count = write_facts(feed, file, method, naming, span.start, span.until, report)
-                else:
-                    assert isinstance(feed, MeasurableFeed)
-                    count = write_facts_spark(
-                        feed, file, method, naming, session_of(context), (span.start, span.until),
-                        report,
-                    )  # fmt: skip
-            lines.append(f"{counted(count, 'fact')}, annotated by {method.name}, in {self.facts}")
+            count = self._write_facts(self.facts, next(feeds), span, report, context)
+            lines.append(f"{counted(count, 'fact')}, annotated by {self.method}, in {self.facts}")
         if self.streams is not None:
             feed = next(feeds)
             source: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
@@ -88,4 +98,48 @@ class DynamicOutputs:
                         source, folder, session_of(context), span.start, span.until, report
                     )
             lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
+        if self.history is not None:
+            count = self._publish(self.history, next(feeds), span, report, context)
+            lines.append(f"{counted(count, 'fact')} published to {self.history}")
         return lines
+
+    def _write_facts(
+        self, output: str, feed: Feed, span: InputSpan, report: Report,
+        context: "SparkContext | None",
+    ) -> int:  # fmt: skip
+        naming = naming_of(self.dataset or f"http://example.org/{feed.name}")
+        method = method_named(self.method)
+        instants = (span.start, span.until)
+        if output.endswith("/"):
+            with parts_folder(output) as folder:
+                if context is None:
+                    file = f"{getattr(folder, 'url', folder)}/part-00000.nq"
+                    return self._write_facts(file, feed, span, report, None)
+                assert isinstance(feed, MeasurableFeed)
+                session = session_of(context)
+                parts = write_parts_spark(feed, folder, method, naming, session, instants, report)
+                return sum(parts.values())
+        with put_where_wanted(output) as path:
+            if context is None:
+                return write_facts(feed, path, method, naming, *instants, report)
+            assert isinstance(feed, MeasurableFeed)
+            session = session_of(context)
+            return write_facts_spark(feed, path, method, naming, session, instants, report)
+
+    def _publish(
+        self, url: str, feed: Feed, span: InputSpan, report: Report, context: "SparkContext | None"
+    ) -> int:
+        if is_stream(dataset_url(url)):
+            raise typer.BadParameter("a stream takes no facts that end: give a dataset")
+        file = os.environ.get("TPF_PUBLISH_TOKEN_FILE")
+        token = given_token(
+            os.environ.get("TPF_PUBLISH_TOKEN"), None if file is None else Path(file)
+        )
+        instants = (span.start, span.until)
+        with closing(Publisher(url, SystemClock(), token)) as publisher:
+            if context is None:
+                report.stage(f"publishing {feed.name}")
+                run = f"history-{token_hex(12)}"
+                return publish_history(history(feed.batches(*instants)), publisher, run)
+            assert isinstance(feed, MeasurableFeed)
+            return publish_history_spark(feed, publisher, session_of(context), instants, report)

@@ -1,25 +1,24 @@
 """``tpf-load rdf``, and the static facts, dynamic facts and streams of the other sources."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
 from annotations.clock import SystemClock
-from annotations.terms import Quad
 from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.load_feeds import Push, write_or_publish
 from loaders.commands.options import grouped
+from loaders.distributed.static_lines import LoadSummary, load_local, load_spark
 from loaders.errors import InputError, OutputError
-from loaders.jobs import made_by_workers, one_by_one
-from loaders.outputs import check_output, directory_aside, line_of, output_path
+from loaders.outputs import check_output, output_path
 from loaders.places import path_in, without_secrets
-from loaders.progress import Report, Silent, spark_tasks
+from loaders.progress import Report
 from loaders.rdf.build import load_rdf_local, load_rdf_spark, load_source
 from loaders.rdf.entailment import Regime
 from loaders.rdf.parting import StoreOutput
@@ -35,110 +34,6 @@ from tpf_server.store.static.file_systems import is_store_url
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-
-# Static facts of a source into a directory of N-Triples files, by Spark or by plain Python.
-#
-# A file with facts in named graphs is one of N-Quads, and is called so.
-#
-# Both ways write exactly the same facts; each fact once. A source cuts its input into pieces, and
-# any worker turns a piece into lines; Spark spreads the pieces over its cores, takes out
-# repetitions by a shuffle, and every partition becomes a file.
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSummary:
-    """The numbers of written triples and files."""
-
-    triples: int
-    files: int
-
-
-class _Line(NamedTuple):
-    text: str
-    in_graph: bool
-
-
-def load_local(
-    source: StaticSource, output: Path, replace: bool = False, report: Report | None = None
-) -> LoadSummary:
-    """Write the static facts in one process."""
-    report = report or Silent()
-    with directory_aside(output, replace) as aside:
-        pieces = source.pieces(8)
-        report.stage(f"reading {source.name}", len(pieces))
-        lines: set[_Line] = set()
-        for number, piece in enumerate(pieces, start=1):
-            lines.update(_lines(source.quads(piece)))
-            report.done(number)
-        report.stage("writing", 1)
-        (part,) = _part(lines)
-        part.write(aside, 0)
-    return LoadSummary(len(lines), 1)
-
-
-def load_spark(
-    source: StaticSource,
-    output: Path,
-    context: "SparkContext",
-    replace: bool = False,
-    report: Report | None = None,
-) -> LoadSummary:
-    """Write the static facts with Spark; workers share the input's path."""
-    from pyspark import StorageLevel
-
-    report = report or Silent()
-    with directory_aside(output, replace) as aside:
-        pieces = source.pieces(2 * context.defaultParallelism)
-        lines = context.parallelize(pieces, len(pieces)).flatMap(_Lines(source))
-        parts = lines.distinct(context.defaultParallelism)
-        with spark_tasks(context, report, f"reading {source.name} with Spark"):
-            result = parts.mapPartitions(_part).persist(StorageLevel.DISK_ONLY)
-            counts = made_by_workers(context, result.map(_count))
-        try:
-            files = (part for part in one_by_one(context, result) if part.lines)
-            for number, part in enumerate(files):
-                part.write(aside, number)
-        finally:
-            result.unpersist()
-    return LoadSummary(sum(counts), sum(map(bool, counts)))
-
-
-class _Lines:
-    """Runs in the workers."""
-
-    def __init__(self, source: StaticSource) -> None:
-        self.source = source
-
-    def __call__(self, piece: str) -> Iterator[_Line]:
-        return _lines(self.source.quads(piece))
-
-
-class _Part(NamedTuple):
-    """The text of a file."""
-
-    text: bytes
-    lines: int
-    in_graphs: bool
-
-    def write(self, directory: Path, number: int) -> None:
-        suffix = "nq" if self.in_graphs else "nt"
-        (directory / f"part-{number:05}.{suffix}").write_bytes(self.text)
-
-
-def _part(lines: Iterable[_Line]) -> Iterator[_Part]:
-    """Runs in the workers."""
-    result = sorted(lines)
-    text = "".join(f"{line.text}\n" for line in result)
-    yield _Part(text.encode(), len(result), any(line.in_graph for line in result))
-
-
-def _count(part: _Part) -> int:
-    return part.lines
-
-
-def _lines(quads: Iterable[Quad]) -> Iterator[_Line]:
-    return (_Line(line_of(quad), bool(quad.graph)) for quad in quads)
 
 
 @grouped

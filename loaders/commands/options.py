@@ -115,7 +115,15 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "quiet": Flag("--quiet", "No progress bar, no summary."),
     "start": Flag("--from T", "First instant, in ISO 8601.", instant_option),
     "until": Flag("--until T", "First instant no longer wanted.", instant_option),
-    "facts": Flag("--facts FILE", "Write the dynamic facts as N-Quads to FILE, or to a URL."),
+    "facts": Flag(
+        "--facts FILE",
+        "Write the dynamic facts as N-Quads to FILE, or to parts in DIR/; or to a URL.",
+    ),
+    "history": Flag(
+        "--history URL",
+        "Publish the dynamic facts, past ones too (accept_past), to the dataset at URL, with the "
+        "token of TPF_PUBLISH_TOKEN or TPF_PUBLISH_TOKEN_FILE.",
+    ),
     "method": Flag("--method", "How --facts are annotated."),
     "dataset": Flag(
         "--dataset URL", "What minted names begin with; default: http://example.org/NAME."

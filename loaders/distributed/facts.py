@@ -5,28 +5,32 @@ positions of its facts in the history; a task sorts the facts in a range of posi
 """
 
 import operator
-import tempfile
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
-from itertools import groupby, islice
-from operator import attrgetter
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
 import pyarrow as pa
 
-from annotations.labels import key_of
+from annotations.clock import SystemClock
+from annotations.labels import Fact, key_of
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import Quad, Term
 from loaders.distributed.shipping import (
     FeedPart,
+    PieceWriter,
     Shipped,
     feed_parts,
+    join_files,
     packed_rows,
-    rows_of,
     shipped,
     stream_of,
     stream_parts,
@@ -36,26 +40,23 @@ from loaders.distributed.shipping import (
 from loaders.dynamic import (
     FactPlace,
     NumberedBatch,
-    file_aside,
     make_directory,
     placed_history,
+    publish_history,
     stream_lines,
 )
-from loaders.jobs import done_in_thread
-from loaders.outputs import line_of
+from loaders.jobs import done_in_thread, rows_of
+from loaders.outputs import line_of, written
 from loaders.progress import Report, spark_tasks
+from loaders.publisher import Publisher
 from loaders.sources.base import LatestReadings, MeasurableFeed, StreamSource
+from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# The streams of a source by Spark: the files that one process writes, byte for byte.
-#
-# A task tells a part of a stream; no row meets another one. The driver appends what they return.
-
-_LINES = 10_000
-"""In a value that goes to the driver."""
+ResultT = TypeVar("ResultT")
 
 
 def write_streams_spark(
@@ -71,36 +72,27 @@ def write_streams_spark(
     streams = source.streams()
     make_directory(directory)
     parts = stream_parts(source, start, until, 2 * context.defaultParallelism)
-    with tempfile.TemporaryDirectory(prefix="tpf-load-") as work:
-        sources = shipped(context, source, Path(work))
-        lines = session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(
-            _LinesOfParts(sources, parts), "stream int, lines bigint, text string"
-        )
-
-        def write() -> int:
-            count = 0
-            groups = groupby(lines.toLocalIterator(), key=attrgetter("stream"))
-            group = next(groups, None)
-            for number, stream in enumerate(streams):
-                with file_aside(directory / f"{stream}.tsv") as file:
-                    if group is None or group[0] != number:
-                        continue
-                    for row in group[1]:
-                        count += row.lines
-                        file.write(row.text)
-                    group = next(groups, None)
-            return count
-
+    with written(directory), TemporaryDirectory(prefix=".pieces-", dir=directory) as work:
+        writer = PieceWriter(context, Path(work))
+        tell = _StreamParts(shipped(context, source, Path(work)), parts, writer)
+        pieces = session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(tell, writer.schema)
         with spark_tasks(context, report, f"writing streams of {source.name} with Spark"):
-            return done_in_thread(context, write)
+            rows = done_in_thread(context, partial(writer.take, pieces, Path(work)))
+        for number, stream in enumerate(streams):
+            own = [Path(work, name) for name in rows if name.startswith(f"{number:06}-")]
+            join_files(own, directory / f"{stream}.tsv")
+    return sum(rows.values())
 
 
-class _LinesOfParts:
-    """Runs in the workers."""
+class _StreamParts:
+    """Writes parts of streams; runs in the workers."""
 
-    def __init__(self, sources: Shipped[StreamSource], parts: Sequence[FeedPart]) -> None:
+    def __init__(
+        self, sources: Shipped[StreamSource], parts: Sequence[FeedPart], writer: PieceWriter
+    ) -> None:
         self._sources = sources
         self._parts = parts
+        self._writer = writer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (number,) in rows_of(batches):
@@ -109,22 +101,13 @@ class _LinesOfParts:
             with self._sources.opened() as source:
                 stream = source.streams()[part.stream]
                 lines = stream_lines(source, stream, part.start, part.until)
-                while some := list(islice(lines, _LINES)):
-                    yield pa.record_batch(
-                        {
-                            "stream": pa.array([part.stream], pa.int32()),
-                            "lines": [len(some)],
-                            "text": ["".join(some)],
-                        }
-                    )
+                yield from self._writer.put(f"{part.stream:06}-{number:06}", lines)
 
 
 _INSTANTS = -1
 """The share of what is said to no fact: at which instants there are batches."""
 _CHUNK = 50_000
 """Statements that a task of parsing holds."""
-_TEXT = 1 << 20
-"""Characters of a value that goes to the driver."""
 _SAID = ("at", "place", "subject", "predicate", "object", "graph")
 _LABELLED = ("batch", "replaced", "since", "within", "lines")
 _NOTHING = Quad(Term(""), Term(""), Term(""), Term(""))
@@ -143,63 +126,94 @@ def write_facts_spark(
     report: Report,
 ) -> int:
     """Write what `loaders.dynamic.write_facts` writes, by Spark."""
+    make_directory(target.parent)
+    with written(target), TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as work:
+        aside = Path(work)
+        facts = write_parts_spark(feed, aside, method, naming, session, span, report)
+        join_files((aside / name for name in facts), target)
+    return sum(facts.values())
+
+
+def write_parts_spark(
+    feed: MeasurableFeed,
+    folder: Path | RemoteFolder,
+    method: Method,
+    naming: Naming,
+    session: "SparkSession",
+    span: tuple[datetime | None, datetime | None],
+    report: Report,
+) -> dict[str, int]:
+    """Write facts to files, each a range of time; return how many each has, in order of time."""
+    shares = 2 * session.sparkContext.defaultParallelism
+    writer = PieceWriter(session.sparkContext, folder)
+
+    def write(statements: "DataFrame", history: _History) -> dict[str, int]:
+        label = _Labeller(history, shares, method, naming)
+        labelled = statements.mapInArrow(label, label.schema)
+        by_time = labelled.repartitionById(2 * shares, _column("range"))
+        return writer.take(by_time.mapInArrow(_Merge(writer), writer.schema), folder)
+
+    with spark_tasks(session.sparkContext, report, f"writing facts of {feed.name} with Spark"):
+        return _by_share(session, feed, span, write, {})
+
+
+def publish_history_spark(
+    feed: MeasurableFeed,
+    publisher: Publisher,
+    session: "SparkSession",
+    span: tuple[datetime | None, datetime | None],
+    report: Report,
+) -> int:
+    """Publish what `loaders.dynamic.publish_history` publishes, from the workers.
+
+    Each publishes the facts of some subjects and predicates, whose versions keep their order. A
+    repeated task sends the same batches, which count once.
+    """
+    run = f"history-{token_hex(12)}"
+
+    def publish(statements: "DataFrame", history: _History) -> int:
+        post = _Poster(history, publisher.url, publisher.token, run)
+        return sum(row.facts for row in statements.mapInArrow(post, post.schema).collect())
+
+    with spark_tasks(session.sparkContext, report, f"publishing {feed.name} with Spark"):
+        return _by_share(session, feed, span, publish, 0)
+
+
+def _by_share(
+    session: "SparkSession",
+    feed: MeasurableFeed,
+    span: tuple[datetime | None, datetime | None],
+    work: "Callable[[DataFrame, _History], ResultT]",
+    nothing: ResultT,
+) -> ResultT:
+    """Give the statements of a feed, by share and time, to some work of Spark."""
+    from pyspark import StorageLevel
+
     context = session.sparkContext
     shares = 2 * context.defaultParallelism
     parts = feed_parts(feed, *span, shares)
-    with file_aside(target) as file, tempfile.TemporaryDirectory(prefix="tpf-load-") as work:
-        if not parts:
-            return 0
-        feeds = shipped(context, feed, Path(work))
-        with spark_tasks(context, report, f"writing facts of {feed.name} with Spark"):
 
-            def write() -> int:
-                count = 0
-                for facts, text in _facts(session, feeds, feed, parts, shares, method, naming):
-                    count += facts
-                    file.write(text)
-                return count
-
-            return done_in_thread(context, write)
-
-
-def _facts(
-    session: "SparkSession",
-    feeds: Shipped[MeasurableFeed],
-    feed: MeasurableFeed,
-    parts: Sequence[FeedPart],
-    shares: int,
-    method: Method,
-    naming: Naming,
-) -> Iterator[tuple[int, str]]:
-    from pyspark import StorageLevel
-
-    numbers = session.range(0, len(parts), 1, len(parts))
-    statements = numbers.mapInArrow(
-        _PartReader(feeds, parts, shares), "part int, number int, share int, content binary"
-    ).persist(StorageLevel.DISK_ONLY)
-    labelled: DataFrame | None = None
-    try:
-        instants = _instants(statements, feed)
-        latest = isinstance(feed, LatestReadings)
-        labelled = (
-            statements.where(f"share != {_INSTANTS}")
-            .repartitionById(shares, _column("share"))
-            .sortWithinPartitions("share", "part", "number")
-            .mapInArrow(
-                _Labeller(session.sparkContext.broadcast(instants), latest, shares, method, naming),
-                "range int, content binary",
-            )
+    def done(feeds: Shipped[MeasurableFeed]) -> ResultT:
+        statements = (
+            session.range(0, len(parts), 1, len(parts))
+            .mapInArrow(_PartReader(feeds, parts, shares), _PartReader.schema)
             .persist(StorageLevel.DISK_ONLY)
         )
-        merged = labelled.repartitionById(2 * shares, _column("range")).mapInArrow(
-            _merged, "facts bigint, text string"
-        )
-        for row in merged.toLocalIterator():
-            yield row.facts, row.text
-    finally:
-        if labelled is not None:
-            labelled.unpersist()
-        statements.unpersist()
+        try:
+            instants = context.broadcast(_instants(statements, feed))
+            by_share = (
+                statements.where(f"share != {_INSTANTS}")
+                .repartitionById(shares, _column("share"))
+                .sortWithinPartitions("share", "part", "number")
+            )
+            return work(by_share, _History(instants, isinstance(feed, LatestReadings)))
+        finally:
+            statements.unpersist()
+
+    if not parts:
+        return nothing
+    with TemporaryDirectory(prefix="tpf-load-") as directory:
+        return done_in_thread(context, partial(done, shipped(context, feed, Path(directory))))
 
 
 def _column(name: str) -> Any:
@@ -224,6 +238,8 @@ def _instants(statements: "DataFrame", feed: MeasurableFeed) -> _Instants:
 
 class _PartReader:
     """Runs in the workers."""
+
+    schema: Final = "part int, number int, share int, content binary"
 
     def __init__(
         self, feeds: Shipped[MeasurableFeed], parts: Sequence[FeedPart], shares: int
@@ -276,38 +292,72 @@ class _PartReader:
         )
 
 
-class _Labeller:
-    """Runs in the workers."""
+class _History:
+    """The facts of each share, in order, with their positions; runs in the workers."""
 
-    def __init__(
-        self, instants: Any, latest: bool, ranges: int, method: Method, naming: Naming
-    ) -> None:
+    def __init__(self, instants: Any, latest: bool) -> None:
         self._instants = instants
         self._latest = latest
+
+    @property
+    def batches(self) -> int:
+        return len(self._instants.value)
+
+    def of(
+        self, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[tuple[int, Iterator[tuple[FactPlace, Fact]]]]:
+        rows = ((share, content) for _, _, share, content in rows_of(batches))
+        instants: _Instants = self._instants.value
+        numbered = _latest if self._latest else _batches
+        for share, group in groupby(rows, key=operator.itemgetter(0)):
+            statements = (row for _, content in group for row in unpacked_rows(content))
+            yield share, placed_history(numbered(statements, instants))
+
+
+class _Poster:
+    """Publishes the facts of shares; runs in the workers."""
+
+    schema: Final = "facts bigint"
+
+    def __init__(self, history: _History, url: str, token: str | None, run: str) -> None:
+        self._history = history
+        self._url = url
+        self._token = token
+        self._run = run
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with closing(Publisher(self._url, SystemClock(), self._token)) as publisher:
+            for share, placed in self._history.of(batches):
+                facts = (fact for _, fact in placed)
+                count = publish_history(facts, publisher, f"{self._run}-{share}")
+                yield pa.record_batch({"facts": [count]})
+
+
+class _Labeller:
+    """Writes facts as lines, by range of time; runs in the workers."""
+
+    schema: Final = "range int, content binary"
+
+    def __init__(self, history: _History, ranges: int, method: Method, naming: Naming) -> None:
+        self._history = history
         self._ranges = ranges
         self._method = method
         self._naming = naming
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = ((share, content) for _, _, share, content in rows_of(batches))
-        for _, group in groupby(rows, key=operator.itemgetter(0)):
-            statements = (row for _, content in group for row in unpacked_rows(content))
-            yield from self._labelled(statements)
-
-    def _labelled(self, statements: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-        instants: _Instants = self._instants.value
-        shared = _latest(statements, instants) if self._latest else _batches(statements, instants)
-        results: dict[int, list[tuple[Any, ...]]] = {}
-        held = 0
-        for position, fact in placed_history(shared):
-            lines = "".join(f"{line_of(q)}\n" for q in self._method.encode(fact, self._naming))
-            results.setdefault(self._range(position, len(instants)), []).append((*position, lines))
-            held += 1
-            if held >= _CHUNK:
+        for _, placed in self._history.of(batches):
+            results: dict[int, list[tuple[Any, ...]]] = {}
+            held = 0
+            for position, fact in placed:
+                lines = "".join(f"{line_of(q)}\n" for q in self._method.encode(fact, self._naming))
+                number = self._range(position, self._history.batches)
+                results.setdefault(number, []).append((*position, lines))
+                held += 1
+                if held >= _CHUNK:
+                    yield _ranges(results)
+                    results, held = {}, 0
+            if results:
                 yield _ranges(results)
-                results, held = {}, 0
-        if results:
-            yield _ranges(results)
 
     def _range(self, position: FactPlace, batches: int) -> int:
         if position.batch < batches:
@@ -354,20 +404,16 @@ def _quad(row: tuple[Any, ...]) -> Quad:
     return Quad(*row[2:])
 
 
-def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in the workers."""
-    rows = sorted(row for _, content in rows_of(batches) for row in unpacked_rows(content))
-    texts: list[str] = []
-    size = 0
-    for *_, lines in rows:
-        texts.append(lines)
-        size += len(lines)
-        if size >= _TEXT:
-            yield _text(texts)
-            texts, size = [], 0
-    if texts:
-        yield _text(texts)
+class _Merge:
+    """Writes a range of time to a file, in order; runs in the workers."""
 
+    def __init__(self, writer: PieceWriter) -> None:
+        self._writer = writer
 
-def _text(texts: Sequence[str]) -> pa.RecordBatch:
-    return pa.record_batch({"facts": [len(texts)], "text": ["".join(texts)]})
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ranges: dict[int, list[tuple[Any, ...]]] = {}
+        for number, content in rows_of(batches):
+            ranges.setdefault(number, []).extend(unpacked_rows(content))
+        for number, rows in ranges.items():
+            rows.sort()
+            yield from self._writer.put(f"part-{number:05}.nq", (lines for *_, lines in rows))

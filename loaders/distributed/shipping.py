@@ -1,4 +1,4 @@
-"""Send an object to the workers with the files that it reads.
+"""Send an object to the workers with the files that it reads, and let them write files.
 
 Local files go as one archive, because workers may share no directory; errors name the user's paths.
 """
@@ -6,7 +6,9 @@ Local files go as one archive, because workers may share no directory; errors na
 import io
 import os
 import pickle
+import shutil
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,13 +22,17 @@ import pyarrow as pa
 
 from annotations.instants import to_micros
 from annotations.terms import Quad
+from annotations.whole_files import replaced_file, replaced_path
 from loaders.errors import InputError
+from loaders.jobs import rows_of
+from loaders.outputs import output_errors, written
 from loaders.places import InputPlace, RemotePlace
 from loaders.sources.base import LatestReadings, MeasurableFeed, StreamSource
+from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 
 # How a feed is cut into parts that any worker tells, without what the other parts say.
@@ -49,13 +55,6 @@ def unpacked_rows(content: bytes) -> Iterator[tuple[Any, ...]]:
     """The rows."""
     with pa.ipc.open_stream(content) as reader:
         yield from rows_of(reader)
-
-
-def rows_of(batches: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """The rows of Arrow batches, one by one."""
-    for batch in batches:
-        columns = [column.to_pylist() for column in batch.columns]
-        yield from zip(*columns, strict=True)
 
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -143,26 +142,74 @@ def _spans(
     return [FeedPart(stream, *ends) for ends in pairwise(cuts)]
 
 
-# The session of jobs whose rows are few and large.
-
-_OPTIONS: Final = {
-    # A value may have megabytes: a task is to hold some of them, not thousands.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
-    # Java only carries rows from task to task: there is nothing to compile or to adapt.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
+# Files that workers write as a whole, each under its own name: a repeated task changes nothing.
 
 
-def session_of(context: "SparkContext") -> "SparkSession":
-    """Return a new session of a running Spark."""
-    from pyspark.sql import SparkSession
+class PieceWriter:
+    """Writes files into a folder that workers reach; else hands their texts to the driver."""
 
-    session = SparkSession(context).newSession()
-    for name, value in _OPTIONS.items():
-        session.conf.set(name, value)
-    return session
+    schema: Final = "name string, items bigint, text string"
+
+    def __init__(self, context: "SparkContext", folder: Path | RemoteFolder) -> None:
+        reached = isinstance(folder, RemoteFolder) or str(context.master).startswith("local")
+        self._folder = folder if reached else None
+
+    def put(self, name: str, items: Iterable[str]) -> Iterator[pa.RecordBatch]:
+        """Write a file; yield what the driver needs of it. Runs in the workers."""
+        count = 0
+
+        def texts() -> Iterator[str]:
+            nonlocal count
+            some: list[str] = []
+            size = 0
+            for item in items:
+                some.append(item)
+                size += len(item)
+                count += 1
+                if size >= _TEXT:
+                    yield "".join(some)
+                    some, size = [], 0
+            yield "".join(some)
+
+        if self._folder is None:
+            yield from (_piece(name, 0, text) for text in texts())
+        elif isinstance(self._folder, RemoteFolder):
+            with output_errors():
+                self._folder.write(name, map(str.encode, texts()))
+        else:
+            target = self._folder / name
+            with written(target), replaced_file(target, durable=False) as file:
+                file.writelines(texts())
+        yield _piece(name, count, "")
+
+    def take(self, pieces: "DataFrame", folder: Path | RemoteFolder) -> dict[str, int]:
+        """Have the files written, by the driver into `folder` if need be; count their items."""
+        # Where texts come, a partition at a time.
+        by_driver = self._folder is None
+        result: Counter[str] = Counter()
+        for row in pieces.toLocalIterator(True) if by_driver else pieces.collect():
+            if by_driver:
+                assert isinstance(folder, Path)
+                with (folder / row.name).open("a", encoding="utf-8", newline="\n") as file:
+                    file.write(row.text)
+            result[row.name] += row.items
+        return dict(sorted(result.items()))
+
+
+def _piece(name: str, items: int, text: str) -> pa.RecordBatch:
+    return pa.record_batch({"name": [name], "items": [items], "text": [text]})
+
+
+def join_files(files: Iterable[Path], target: Path) -> None:
+    """Replace a file by the content of others."""
+    with written(target), replaced_path(target, durable=False) as aside, aside.open("wb") as joined:
+        for file in files:
+            with file.open("rb") as content:
+                shutil.copyfileobj(content, joined, _TEXT)
+
+
+_TEXT: Final = 1 << 20
+"""Characters that are written, or go to the driver, at once."""
 
 
 Thing = TypeVar("Thing")

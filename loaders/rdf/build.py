@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +25,10 @@ from loaders.places import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.dictionary import (
     CutTerms,
-    MergedRange,
     Numbering,
+    RangeRanks,
     RangeSummary,
+    RangeTerms,
     merge_terms,
     term_ranges,
 )
@@ -46,9 +48,10 @@ from loaders.rdf.parting import PartsPlace, PutRows, PutTerms, manifest_of_parts
 from loaders.rdf.pieces import PIECE_BYTES, PieceReader, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
-    Chunk,
     ChunkArray,
+    ChunkRows,
     ChunkSummary,
+    ChunkTerms,
     PieceSummary,
     QuadInput,
     RdfInput,
@@ -224,15 +227,14 @@ class _Load:
     def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
         scan = Scan(given, self.job.strict, self.sizes.chunk_quads)
         staged = flows.of(range(len(given))).map(scan).kept()
-        result = staged.map(_summary).collect("reading")
-        pieces = [each for each in result if isinstance(each, PieceSummary)]
-        chunks = [each for each in result if isinstance(each, ChunkSummary)]
+        pieces = staged.only(PieceSummary).collect("reading")
+        chunks = staged.only(ChunkSummary).collect("reading")
         for piece in pieces:
             if piece.error is not None:
                 raise InputError(piece.error)
         rejected = sum(piece.rejects for piece in pieces)
         total = sum(chunk.quads for chunk in chunks)
-        lines = staged.map(_rejects).each() if rejected else iter(())
+        lines = (each.text for each in staged.only(RejectLines).each()) if rejected else iter(())
         first = collect_rejects(lines, self.job.rejects)
         check_not_all_rejected(total, rejected, first)
 
@@ -256,7 +258,7 @@ class _Load:
 
     def _here(self, made: "_Made", report: Report) -> Manifest:
         kept = made.ranges.kept()
-        kept.map(_nothing).collect("sorting rows")
+        kept.compute("sorting rows")
         report.stage("writing")
         ranges = kept.each()
         try:
@@ -274,7 +276,7 @@ class _Load:
     def _in_parts(self, made: "_Made", place: PartsPlace) -> tuple[PartsManifest, int]:
         return manifest_of_parts(
             place,
-            made.merged.map(PutTerms(place)).collect("writing terms"),
+            made.merged.only(RangeTerms).map(PutTerms(place)).collect("writing terms"),
             made.ranges.map(PutRows(place, made.orders)).collect("writing rows"),
             made.orders,
             made.terms,
@@ -283,16 +285,18 @@ class _Load:
 
     def _dictionary(
         self, staged: Flow[Staged], chunks: Sequence[ChunkSummary], cores: int
-    ) -> tuple[Flow[MergedRange], Numbering]:
+    ) -> tuple[Flow[Any], Numbering]:
         samples = [sample for chunk in chunks for sample in chunk.samples]
         cuts = term_ranges(samples, self._ranges(sum(chunk.terms for chunk in chunks), cores))
-        merged = staged.map(CutTerms(cuts)).exchanged(len(cuts)).map(merge_terms).kept()
-        return merged, Numbering(merged.map(_merged_summary).collect("merging terms"))
+        shares = staged.only(ChunkTerms).map(CutTerms(cuts))
+        merged = shares.exchanged(len(cuts)).map(merge_terms).kept()
+        summaries = merged.only(RangeSummary).collect("merging terms")
+        return merged, Numbering(sorted(summaries, key=attrgetter("number")))
 
     def _orders(
         self,
         staged: Flow[Staged],
-        merged: Flow[MergedRange],
+        merged: Flow[Any],
         chunks: Sequence[ChunkSummary],
         numbering: Numbering,
         names: Sequence[str],
@@ -302,9 +306,9 @@ class _Load:
         codes, sample = _codes(names, chunks, numbering, self.sizes.key_bits)
         orders = order_ranges(codes, sample, self._ranges(total, cores))
         groups = _groups(chunks, min(self.sizes.chunk_quads, -(-total // cores)))
-        sent = staged.map(SendRows(groups)).beside(
-            merged.map(SendNumbers(groups, numbering.begins.tolist()))
-        )
+        numbers = SendNumbers(groups, numbering.begins.tolist())
+        sent = staged.only(ChunkRows).map(SendRows(groups))
+        sent = sent.beside(merged.only(RangeRanks).map(numbers))
         runs = sent.exchanged(max(groups.values(), default=0) + 1).map(SortRows(orders))
         count = sum(len(order) for order in orders)
         ranges = runs.exchanged(count).map(MergeKeys(orders))
@@ -315,35 +319,11 @@ class _Load:
 
 
 class _Made(NamedTuple):
-    merged: Flow[MergedRange]
+    merged: Flow[Any]
     terms: int
     orders: Mapping[str, OrderRanges]
     ranges: Flow[SortedRange]
     prefixes: Mapping[str, str]
-
-
-def _summary(staged: Staged) -> Iterator[ChunkSummary | PieceSummary]:
-    if isinstance(staged, Chunk):
-        yield staged.summary
-    elif isinstance(staged, PieceSummary):
-        yield staged
-
-
-def _rejects(staged: Staged) -> Iterator[bytes]:
-    if isinstance(staged, RejectLines):
-        yield staged.text
-
-
-def _merged_summary(merged: MergedRange) -> Iterator[RangeSummary]:
-    yield merged.summary
-
-
-def _merged_terms(merged: MergedRange) -> Iterator[bytes]:
-    yield merged.terms
-
-
-def _nothing(_: SortedRange) -> Iterator[None]:
-    return iter(())
 
 
 def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
@@ -376,10 +356,10 @@ def _codes(
     return codes, np.concatenate(sample, axis=1)
 
 
-def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
+def _dictionary_pieces(merged: Flow[Any]) -> Iterator[pa.Array]:
     yield pa.array([""], pa.large_string())
-    for packed in merged.map(_merged_terms).each():
-        yield unpacked_terms(packed)
+    for each in merged.only(RangeTerms).each():
+        yield unpacked_terms(each.terms)
 
 
 def _rows_of(order: OrderRanges, ranges: Iterator[SortedRange]) -> Iterator[RowColumns]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loaders.rdf.flow import Gathered, Message
-from loaders.rdf.scan import Chunk, Staged, packed_terms, unpacked_terms
+from loaders.rdf.scan import ChunkTerms, packed_terms, unpacked_terms
 from tpf_server.store.static.columns import Ids
 
 
@@ -44,11 +44,17 @@ class RangeSummary(NamedTuple):
     needed: Mapping[int, Ids]
 
 
-class MergedRange(NamedTuple):
-    """A range of the dictionary, with the ranks of each chunk's terms."""
+class RangeTerms(NamedTuple):
+    """A range of the dictionary."""
 
-    summary: RangeSummary
+    number: int
     terms: bytes
+
+
+class RangeRanks(NamedTuple):
+    """The ranks in a range of each chunk's terms."""
+
+    number: int
     ranks: Mapping[int, Ids]
 
 
@@ -71,24 +77,22 @@ class CutTerms:
     def __init__(self, ranges: Sequence[TermRange]) -> None:
         self._ranges = list(ranges)
 
-    def __call__(self, staged: Staged) -> Iterator[Message]:
-        if not isinstance(staged, Chunk):
-            return
-        terms = unpacked_terms(staged.terms)
+    def __call__(self, of_chunk: ChunkTerms) -> Iterator[Message]:
+        terms = unpacked_terms(of_chunk.terms)
         texts = _Texts(terms)
-        needed = staged.summary.needed() - np.uint32(1)
+        needed = of_chunk.needed - np.uint32(1)
         low = 0
         for of in self._ranges:
             high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper, low)
             if high > low:
                 needed_here = needed[np.searchsorted(needed, low) : np.searchsorted(needed, high)]
                 packed = packed_terms(terms.slice(low, high - low))
-                key = staged.summary.key
-                yield Message(of.number, TermSlice(key, packed, needed_here - np.uint32(low)))
+                share = TermSlice(of_chunk.chunk, packed, needed_here - np.uint32(low))
+                yield Message(of.number, share)
             low = high
 
 
-def merge_terms(of: Gathered) -> Iterator[MergedRange]:
+def merge_terms(of: Gathered) -> Iterator[RangeSummary | RangeTerms | RangeRanks]:
     """Make one range of the dictionary."""
     slices: list[TermSlice] = sorted(of.values, key=lambda each: each.chunk)
     empty = pa.array([], pa.large_string())
@@ -104,8 +108,9 @@ def merge_terms(of: Gathered) -> Iterator[MergedRange]:
         for each, array, end in zip(slices, arrays, ends, strict=True)
     }
     needed = {each.chunk: shares[each.chunk][each.needed] for each in slices}
-    summary = RangeSummary(of.partition, len(by_text), needed)
-    yield MergedRange(summary, packed_terms(encoded.dictionary.take(by_text)), shares)
+    yield RangeSummary(of.partition, len(by_text), needed)
+    yield RangeTerms(of.partition, packed_terms(encoded.dictionary.take(by_text)))
+    yield RangeRanks(of.partition, shares)
 
 
 class _Texts(Sequence[str]):

@@ -1,18 +1,28 @@
-"""Values from task to task: through Spark's shuffle, or lists of this process.
+"""Values from task to task: as rows of data frames of Spark, or lists of this process.
 
-They are few and large, so Java copies bytes and sees no rows.
+They are few and large (arrays of a chunk or a range), so Java copies bytes. A step of a load is an
+Arrow function or an exchange by partition, and stands under its name in Spark's plan.
 """
 
+import pickle
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
-from loaders.jobs import made_by_workers, one_by_one
+import numpy as np
+import pyarrow as pa
+
+from loaders.jobs import done_in_thread, rows_of, session_of
 from loaders.progress import Report, spark_tasks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import DataFrame
 
 ValueT = TypeVar("ValueT")
 OtherT = TypeVar("OtherT")
@@ -40,6 +50,10 @@ class Flow(ABC, Generic[ValueT]):
         """Apply a function that makes any number of values."""
 
     @abstractmethod
+    def only(self, kind: type[OtherT]) -> "Flow[OtherT]":
+        """Leave out values of other kinds, which are not even moved."""
+
+    @abstractmethod
     def exchanged(self, partitions: int) -> "Flow[Gathered]":
         """Deliver messages: one `Gathered` for every partition."""
 
@@ -50,6 +64,10 @@ class Flow(ABC, Generic[ValueT]):
     @abstractmethod
     def kept(self) -> "Flow[ValueT]":
         """Compute the values once; keep them while the `Flows` live."""
+
+    @abstractmethod
+    def compute(self, description: str) -> None:
+        """Compute the values of a flow that keeps them."""
 
     @abstractmethod
     def collect(self, description: str) -> list[ValueT]:
@@ -78,8 +96,9 @@ class Flows:
         if self._context is None or not items:
             return self.here(items)
         slices = min(len(items), 64 * self.cores)
-        work = self._context.parallelize(items, slices)
-        return _SparkFlow(work, self._context, self.report, self._kept)
+        numbers = session_of(self._context).range(0, len(items), 1, slices)
+        read = _Steps(_Items(items))
+        return _SparkFlow(numbers, self.report, self._kept, read)
 
     def here(self, items: Sequence[ValueT]) -> Flow[ValueT]:
         """These items, worked on in this process."""
@@ -100,6 +119,11 @@ class _LocalFlow(Flow[ValueT]):
     def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> Flow[OtherT]:
         return _LocalFlow(
             lambda: (other for value in self._values() for other in function(value)), self._report
+        )
+
+    def only(self, kind: type[OtherT]) -> Flow[OtherT]:
+        return _LocalFlow(
+            lambda: (value for value in self._values() if isinstance(value, kind)), self._report
         )
 
     def exchanged(self, partitions: int) -> Flow[Gathered]:
@@ -125,6 +149,9 @@ class _LocalFlow(Flow[ValueT]):
 
         return _LocalFlow(values, self._report)
 
+    def compute(self, description: str) -> None:
+        self.collect(description)
+
     def collect(self, description: str) -> list[ValueT]:
         self._report.stage(description)
         return list(self._values())
@@ -133,44 +160,135 @@ class _LocalFlow(Flow[ValueT]):
         return self._values()
 
 
+_SCHEMA: Final = "partition int, kind string, value binary"
+
+
 class _SparkFlow(Flow[ValueT]):
-    def __init__(self, work: Any, context: "SparkContext", report: Report, kept: ExitStack) -> None:
-        self._work = work  # an RDD
-        self._context = context
+    """Rows of a frame, and the functions that a task applies to them one after the other."""
+
+    def __init__(
+        self, rows: "DataFrame", report: Report, kept: ExitStack, steps: "_Steps | None" = None
+    ) -> None:
+        self._rows = rows
+        self._context = rows.sparkSession.sparkContext
         self._report = report
         self._kept = kept
+        self._steps = steps
 
-    def _with(self, work: Any) -> "_SparkFlow[Any]":
-        return _SparkFlow(work, self._context, self._report, self._kept)
+    @property
+    def _frame(self) -> "DataFrame":
+        return self._rows if self._steps is None else self._rows.mapInArrow(self._steps, _SCHEMA)
+
+    def _with(self, frame: "DataFrame", steps: "_Steps | None" = None) -> "_SparkFlow[Any]":
+        return _SparkFlow(frame, self._report, self._kept, steps)
 
     def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> Flow[OtherT]:
-        return self._with(self._work.flatMap(function))
+        return self._with(self._rows, (self._steps or _Steps(_each)).then(function))
+
+    def only(self, kind: type[OtherT]) -> Flow[OtherT]:
+        return self._with(self._frame.where(f"kind = '{kind.__name__}'"))
 
     def exchanged(self, partitions: int) -> Flow[Gathered]:
-        sent = self._work.partitionBy(partitions, _itself)
-        return self._with(sent.mapPartitionsWithIndex(_gathered))
+        from pyspark.sql.functions import col
+
+        # A message without a value for each partition, because there may be no others.
+        numbers = self._rows.sparkSession.range(0, partitions, 1, 1)
+        every = numbers.selectExpr(
+            "int(id) AS partition", "'' AS kind", "CAST(NULL AS binary) AS value"
+        )
+        sent = self._frame.unionAll(every).repartitionById(partitions, col("partition"))
+        return self._with(sent, _Steps(_gathered))
 
     def beside(self, others: Flow[Any]) -> Flow[Any]:
         assert isinstance(others, _SparkFlow)
-        return self._with(self._context.union([self._work, others._work]))
+        return self._with(self._frame.unionAll(others._frame))
 
     def kept(self) -> Flow[ValueT]:
         from pyspark import StorageLevel
 
-        self._kept.callback(self._work.unpersist)
-        return self._with(self._work.persist(StorageLevel.DISK_ONLY))
+        frame = self._frame.persist(StorageLevel.DISK_ONLY)
+        self._kept.callback(frame.unpersist)
+        return self._with(frame)
+
+    def compute(self, description: str) -> None:
+        with spark_tasks(self._context, self._report, description):
+            done_in_thread(self._context, self._frame.count)
 
     def collect(self, description: str) -> list[ValueT]:
         with spark_tasks(self._context, self._report, description):
-            return made_by_workers(self._context, self._work)
+            rows = done_in_thread(self._context, self._frame.select("value").collect)
+        return [pickle.loads(row.value) for row in rows]  # noqa: S301 (our workers pickled it)
 
     def each(self) -> Iterator[ValueT]:
-        return one_by_one(self._context, self._work)
+        rows = self._frame.select("value").toLocalIterator(prefetchPartitions=True)
+        while row := done_in_thread(self._context, partial(next, rows, None)):
+            yield pickle.loads(row.value)  # noqa: S301 (likewise)
 
 
-def _itself(partition: int) -> int:
-    return partition
+class _Steps:
+    """Functions from value to values, in one worker; they stand in Spark's plan by name."""
+
+    def __init__(
+        self,
+        read: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]],
+        functions: tuple[Callable[[Any], Iterable[Any]], ...] = (),
+    ) -> None:
+        self._read = read
+        self._functions = functions
+        names = [getattr(each, "__name__", type(each).__name__) for each in functions]
+        self.__name__ = "_then_".join(names or ["rows"])
+
+    def then(self, function: Callable[[Any], Iterable[Any]]) -> "_Steps":
+        return _Steps(self._read, (*self._functions, function))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        values = self._read(batches)
+        for function in self._functions:
+            values = chain.from_iterable(map(function, values))
+        for each in values:
+            yield _row(*each) if isinstance(each, Message) else _row(0, each)
 
 
-def _gathered(partition: int, messages: Iterable[tuple[int, Any]]) -> Iterator[Gathered]:
-    yield Gathered(partition, [value for _, value in messages])
+@dataclass(frozen=True)
+class _Items:
+    """Gives items by their numbers."""
+
+    items: Sequence[Any]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        return (self.items[number] for (number,) in rows_of(batches))
+
+
+def _each(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    return (value for _, value in _values(batches))
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[Gathered]:
+    partitions: defaultdict[int, list[Any]] = defaultdict(list)
+    for partition, value in _values(batches):
+        partitions[partition] += [] if value is None else [value]
+    return map(Gathered, partitions, partitions.values())
+
+
+def _values(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    for batch in batches:
+        columns = batch.column("partition"), batch.column("value")
+        for partition, value in zip(*columns, strict=True):
+            # Only our own tasks and driver write them.
+            content = value.as_buffer() if value.is_valid else _NONE
+            yield partition.as_py(), pickle.loads(content)  # noqa: S301
+
+
+_NONE: Final = pickle.dumps(None)
+
+
+def _row(partition: int, value: object) -> pa.RecordBatch:
+    content = pa.py_buffer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    ends = pa.py_buffer(np.array([0, len(content)], dtype=np.int32))
+    return pa.record_batch(
+        {
+            "partition": pa.array([partition], pa.int32()),
+            "kind": [type(value).__name__],
+            "value": pa.Array.from_buffers(pa.binary(), 1, [None, ends, content]),
+        }
+    )

@@ -11,18 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loaders.rdf.dictionary import MergedRange, even_bounds
+from loaders.rdf.dictionary import RangeRanks, even_bounds
 from loaders.rdf.flow import Gathered, Message
-from loaders.rdf.scan import Chunk, ChunkArray, Staged
+from loaders.rdf.scan import ChunkArray, ChunkRows
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.indexing import KeyCode, Keys, distinct_rows
-
-
-class ChunkRows(NamedTuple):
-    """The rows of a chunk."""
-
-    chunk: int
-    rows: ChunkArray
 
 
 class ChunkNumbers(NamedTuple):
@@ -39,10 +32,8 @@ class SendRows:
     def __init__(self, groups: Mapping[int, int]) -> None:
         self._groups = dict(groups)
 
-    def __call__(self, staged: Staged) -> Iterator[Message]:
-        if isinstance(staged, Chunk):
-            key = staged.summary.key
-            yield Message(self._groups[key], ChunkRows(key, staged.rows))
+    def __call__(self, rows: ChunkRows) -> Iterator[Message]:
+        yield Message(self._groups[rows.chunk], rows)
 
 
 class SendNumbers:
@@ -52,11 +43,10 @@ class SendNumbers:
         self._groups = dict(groups)
         self._begins = list(begins)
 
-    def __call__(self, merged: MergedRange) -> Iterator[Message]:
-        number = merged.summary.number
-        begin = np.uint32(self._begins[number])
-        for key, ranks in merged.ranks.items():
-            yield Message(self._groups[key], ChunkNumbers(key, number, ranks + begin))
+    def __call__(self, of: RangeRanks) -> Iterator[Message]:
+        begin = np.uint32(self._begins[of.number])
+        for key, ranks in of.ranks.items():
+            yield Message(self._groups[key], ChunkNumbers(key, of.number, ranks + begin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from loaders.errors import OutputError
 from loaders.outputs import output_errors, output_path
-from loaders.rdf.dictionary import MergedRange
+from loaders.rdf.dictionary import RangeTerms
 from loaders.rdf.orders import OrderRanges, SortedRange
 from loaders.rdf.scan import unpacked_terms
 from loaders.rdf.summary import RdfLoad, RdfSummary
@@ -76,13 +76,11 @@ class PutTerms:
     def __init__(self, place: PartsPlace) -> None:
         self._place = place
 
-    def __call__(self, merged: MergedRange) -> Iterator[TermsPart]:
-        terms = unpacked_terms(merged.terms)
+    def __call__(self, of: RangeTerms) -> Iterator[TermsPart]:
+        terms = unpacked_terms(of.terms)
         if len(terms):
-            number = merged.summary.number
-            yield TermsPart(
-                number, self._place.put(f"{TERM_PARTS}-{number:05}", packed_columns([terms]))
-            )
+            name = f"{TERM_PARTS}-{of.number:05}"
+            yield TermsPart(of.number, self._place.put(name, packed_columns([terms])))
 
 
 class PutRows:

@@ -78,11 +78,18 @@ class ChunkSummary:
         return result[result > 0]  # the default graph is number 0 everywhere
 
 
-class Chunk(NamedTuple):
-    """A chunk's sorted terms (Arrow) and rows."""
+class ChunkTerms(NamedTuple):
+    """A chunk's sorted terms (Arrow), and the numbers of those that the driver needs."""
 
-    summary: ChunkSummary
+    chunk: int
+    needed: Ids
     terms: bytes
+
+
+class ChunkRows(NamedTuple):
+    """The rows of a chunk."""
+
+    chunk: int
     rows: ChunkArray
 
 
@@ -101,7 +108,7 @@ class RejectLines(NamedTuple):
     text: bytes
 
 
-Staged: TypeAlias = Chunk | RejectLines | PieceSummary
+Staged: TypeAlias = ChunkSummary | ChunkTerms | ChunkRows | RejectLines | PieceSummary
 
 
 class QuadReader(Protocol):
@@ -184,7 +191,7 @@ class Scan:
                 rows = iter(reader.quads())
                 count = 0
                 while (quads := QuadArrays()).add(islice(rows, self._chunk_quads)):
-                    yield _chunk(quads, number << 20 | count)
+                    yield from _chunk(quads, number << 20 | count)
                     count += 1
             except InputError as found:
                 if isinstance(found.__cause__, OSError):
@@ -217,7 +224,7 @@ class RejectLog:
             yield lines
 
 
-def _chunk(quads: QuadArrays, key: int) -> Chunk:
+def _chunk(quads: QuadArrays, key: int) -> Iterator[Staged]:
     pieces, columns = quads.ranked()
     terms = pa.concat_arrays(pieces).slice(1)
     if not columns[3].any():
@@ -235,4 +242,6 @@ def _chunk(quads: QuadArrays, key: int) -> Chunk:
         rows[:, some],
         predicates if len(predicates) < _MANY_PREDICATES else None,
     )
-    return Chunk(summary, packed_terms(terms), rows)
+    yield summary
+    yield ChunkTerms(key, summary.needed(), packed_terms(terms))
+    yield ChunkRows(key, rows)

@@ -59,7 +59,8 @@ class FactsServer:
             return self._answer(start_response, fault, b"a fault\nwith details")
         batch = query.pop("batch")
         label = {name: parse_instant(value) for name, value in query.items()}
-        if label.get("expiration", label.get("final", self.clock.now())) <= self.clock.now():
+        ends = label.get("expiration", label.get("final"))  # or the facts are annotated
+        if ends is not None and ends <= self.clock.now():
             return self._answer(start_response, 400, b"the label has ended")
         if batch in {posted.batch for posted in self.accepted}:
             self.repeated.append(batch)

@@ -199,6 +199,15 @@ def test_dynamic_facts_and_streams_as_files(
     ]
     assert "<http://h/trains/facts/reifier/" in facts.read_text()
     assert len((streams / "irail.tsv").read_text().splitlines()) == 2
+    parts = tmp_path / "parts"
+    for _ in range(2):  # parts are replaced
+        assert (
+            run("load", "irail", day, "--facts", f"{parts}/", *arguments[4:6], *arguments[8:]) == 0
+        )
+        assert [each.read_text() for each in parts.iterdir()] == [facts.read_text()]
+    (parts / "else").touch()
+    assert run("load", "irail", day, "--facts", f"{parts}/") == 1
+    assert f"{parts} exists already" in capsys.readouterr().err
     arguments += ["--from", "2020-01-01T00:00:00Z", "--quiet"]
     assert run("load", *arguments) == 0
     assert facts.read_text() == ""

@@ -15,11 +15,11 @@ import pytest
 
 from annotations.methods import METHODS
 from loaders import places
-from loaders.commands.load_sources import load_local, load_spark
-from loaders.distributed.facts import write_facts_spark
-from loaders.distributed.shipping import session_of
+from loaders.distributed.facts import write_facts_spark, write_parts_spark
+from loaders.distributed.static_lines import load_local, load_spark
 from loaders.dynamic import naming_of, write_facts
 from loaders.errors import InputError
+from loaders.jobs import session_of
 from loaders.places import RemotePlace, input_place
 from loaders.progress import Silent
 from loaders.sources.base import MeasurableFeed
@@ -168,10 +168,17 @@ def test_facts_and_streams_go_to_urls(
                 words = ["irail", f"{disk}/day.zip", "--facts", f"{root}/facts.nq", "--quiet"]
                 assert commands.run("tpf-load", words) == 0
                 assert {"": there.read("facts.nq")} == facts
+            parts = ["irail", f"{disk}/day.zip", "--facts", f"{root}/parts/", "--quiet"]
+            assert commands.run("tpf-load", parts) == 0
+            assert there.read("parts/part-00000.nq") == facts[""]
+            assert there.read("parts/_SUCCESS") == b""
+            # Parts of another load are not mixed with them.
+            assert commands.run("tpf-load", parts) == 1
+            assert "/parts/ is not empty: it has _SUCCESS" in capsys.readouterr().err
             words = ["citybench", f"{disk}/city", "--streams", f"{root}/a/b/", "--quiet"]
             assert commands.run("tpf-load", words) == 0
             assert {name: there.read(f"a/b/{name}") for name in streams} == streams
-            assert there.folders().keys() == {"a"}
+            assert there.folders().keys() == {"a", "parts"}
     # What cannot be written is one line.
     for url, said in (
         ("https://e/facts.nq", "https://e/facts.nq: nothing is written to https://"),
@@ -209,6 +216,10 @@ def test_workers_fetch_what_they_tell_of(
         remote.requests.clear()
         write_facts_spark(there, other, method, naming, session, (None, None), Silent())
         assert other.read_bytes() == one.read_bytes()
+        folder = RemoteFolder(f"s3://{BUCKET}/out/{here.name}", remote.environment)
+        parts = write_parts_spark(there, folder, method, naming, session, (None, None), Silent())
+        assert folder.files() == list(parts)
+        assert b"".join(folder.read(name) for name in parts) == one.read_bytes()
         assert any(asked == "GET" for asked, _ in remote.requests)
     for source, far in (
         (Flights(disk / "zipped"), Flights(f"{root}/zipped")),

@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 
 from annotations.terms import Quad, Term
-from loaders.commands.load_sources import load_local, load_spark
+from loaders.distributed.static_lines import load_local, load_spark
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
 from loaders.sources.base import StaticSource

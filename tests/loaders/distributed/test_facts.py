@@ -17,14 +17,23 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from annotations.clock import SystemClock
+from annotations.labels import key_of
 from annotations.methods import METHODS, method_named
 from loaders.distributed import facts as module
-from loaders.distributed.facts import write_facts_spark, write_streams_spark
-from loaders.distributed.shipping import feed_parts, session_of
+from loaders.distributed.facts import (
+    publish_history_spark,
+    write_facts_spark,
+    write_parts_spark,
+    write_streams_spark,
+)
+from loaders.distributed.shipping import PieceWriter, feed_parts
 from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
-from loaders.errors import InputError
+from loaders.errors import InputError, ReplayError
+from loaders.jobs import session_of
 from loaders.outputs import line_of
 from loaders.progress import Silent
+from loaders.publisher import Publisher
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.sources.citybench import LAST_HOLDS, CityBench, latest_batches
 from loaders.sources.flights import Flights
@@ -33,6 +42,7 @@ from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
 from loaders.sources.polling import RecordedMessages
 from loaders.sources.taxi import Taxi
+from tests.loaders.facts_server import facts_endpoint
 from tests.loaders.recordings import entry, write_directory, write_flights
 from tests.loaders.sources.test_citybench import city as city
 from tests.loaders.sources.test_gtfs import write
@@ -132,20 +142,25 @@ def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -
         shared = sorted((share, part, number, content) for part, number, share, content in said)
         for share, group in groupby(shared, key=operator.itemgetter(0)):
             if share != module._INSTANTS:
-                labeller = module._Labeller(
-                    Here(instants), isinstance(feed, Sensors), shares, METHODS[0], NAMING
-                )
+                history_ = module._History(Here(instants), isinstance(feed, Sensors))
+                labeller = module._Labeller(history_, shares, METHODS[0], NAMING)
                 columns = ("part", "number", "share", "content")
                 moved = [(part, number, share, content) for _, part, number, content in group]
                 labelled += rows(labeller(iter([table(columns, moved)])))
-    ranges = sorted({number for number, _ in labelled})
-    text = ""
-    for number in ranges:
+    random.Random(len(labelled)).shuffle(labelled)
+    texts: dict[str, str] = {}
+    for number in {number for number, _ in labelled}:
         some = [row for row in labelled if row[0] == number]
-        random.Random(number).shuffle(some)
-        for _, part_of_text in rows(module._merged(iter([table(("range", "content"), some)]))):
-            text += part_of_text
-    return text.splitlines()
+        merge = module._Merge(PieceWriter(Cluster(), Path()))  # type: ignore[arg-type]
+        for name, _, text in rows(merge(iter([table(("range", "content"), some)]))):
+            texts[name] = texts.get(name, "") + text
+    return "".join(texts[name] for name in sorted(texts)).splitlines()
+
+
+class Cluster:
+    """A context whose workers see no file of the driver."""
+
+    master = "spark://far.test:7077"
 
 
 class Frame:
@@ -235,6 +250,12 @@ def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city:
         found = write_facts_spark(feed, other, method, NAMING, session, (None, None), Silent())
         assert found == count
         assert other.read_bytes() == one.read_bytes()
+        folder = tmp_path / f"{feed.name}-parts"
+        folder.mkdir()
+        parts = write_parts_spark(feed, folder, method, NAMING, session, (None, None), Silent())
+        assert sum(parts.values()) == count
+        assert sorted(each.name for each in folder.iterdir()) == list(parts)
+        assert b"".join((folder / name).read_bytes() for name in parts) == one.read_bytes()
         stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
         told = write_streams(stream, tmp_path / "one" / feed.name)
         by_spark = tmp_path / "spark" / feed.name
@@ -252,6 +273,35 @@ def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city:
         write_facts_spark(day, target, method, NAMING, session, (None, None), Silent())
     assert str(distributed.value) == str(local.value)
     assert target.read_bytes() == before
+
+
+@pytest.mark.spark
+def test_workers_publish_each_fact_once_and_its_versions_in_order(
+    spark: Any, tmp_path: Path
+) -> None:
+    feed = Irail(long_day(tmp_path / "day", 30))
+    with facts_endpoint() as endpoint:
+        endpoint.facts.faults[:] = ["lost", 503]
+        publisher = Publisher(endpoint.url, SystemClock(), "secret")
+        span = (None, None)
+        count = publish_history_spark(feed, publisher, session_of(spark), span, Silent())
+        endpoint.facts.faults[:] = [403] * 100
+        with pytest.raises(ReplayError, match="refused a batch: 403"):
+            publish_history_spark(feed, publisher, session_of(spark), span, Silent())
+        publisher.close()
+    lines = [line for posted in endpoint.facts.accepted for line in posted.lines]
+    position = {line: number for number, line in enumerate(lines)}
+    versions: dict[tuple[str, ...], list[int]] = {}
+    wanted = 0
+    for fact in history(feed.batches(None, None)):
+        encoded = method_named("rdf-1.2").encode(fact, naming_of(publisher.url))
+        own = [position.pop(line_of(quad)) for quad in encoded]
+        versions.setdefault(key_of(fact.quad), []).append(own[0])
+        wanted += 1
+    assert (count, position) == (wanted, {})
+    assert len({posted.batch.rpartition("-")[0] for posted in endpoint.facts.accepted}) > 1
+    assert max(map(len, versions.values())) > 1
+    assert all(each == sorted(each) for each in versions.values())
 
 
 def texts(directory: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.instants import parse_instant
-from loaders.commands.load_sources import load_local, load_spark
+from loaders.distributed.static_lines import load_local, load_spark
 from loaders.errors import InputError
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_schedule import Frequency, clock, schedule_instant, seconds

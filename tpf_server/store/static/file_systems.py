@@ -183,6 +183,15 @@ class RemoteFolder:
             for block in blocks:
                 file.write(block)
 
+    def files(self) -> list[str]:
+        """Return the names of the files in this folder, in order."""
+        from pyarrow import fs
+
+        with self._reporting(""):
+            selector = fs.FileSelector(self._path, allow_not_found=True)
+            infos = self._system.get_file_info(selector)
+            return sorted(info.base_name for info in infos if info.type is fs.FileType.File)
+
     def folders(self) -> dict[str, datetime]:
         """Return the folders in this one, each with the time of its newest file."""
         from pyarrow import fs
