@@ -124,6 +124,16 @@ _computed = st.one_of(
 )
 
 
+def _by_key(pattern: str, counted: str, computed: str, optional: str) -> str:
+    # The specification leaves open what a key is that the pattern binds already.
+    key = "?k" + "g" * pattern.count("AS ?k")
+    return (
+        f"{{ SELECT {key} (COUNT({counted}) AS ?n) {{ {pattern} }}"
+        f" GROUP BY (COALESCE({computed}) AS {key}) }}"
+        f" OPTIONAL {{ {{ {optional} }} {key} :p {counted} }}"
+    )
+
+
 def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     both = st.tuples(inner, inner)
     return st.one_of(
@@ -160,12 +170,7 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(variables, _links, inner).map(
             lambda p: f"{{ SELECT (MAX(?z) AS {p[0]}) {{ ?x {p[1]} ?y }} }} {p[2]}"
         ),
-        st.tuples(inner, variables, _computed, inner).map(
-            lambda p: (
-                f"{{ SELECT ?k (COUNT({p[1]}) AS ?n) {{ {p[0]} }}"
-                f" GROUP BY (COALESCE({p[2]}) AS ?k) }} OPTIONAL {{ {{ {p[3]} }} ?k :p {p[1]} }}"
-            )
-        ),
+        st.tuples(inner, variables, _computed, inner).map(lambda p: _by_key(*p)),
         st.tuples(inner, variables, st.sampled_from([":a", ":b", "1"])).map(
             lambda p: f"VALUES {p[1]} {{ {p[2]} }} {p[0]}"
         ),
