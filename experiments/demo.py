@@ -145,9 +145,6 @@ def run_demo(data: str, seconds: float | None) -> None:
     chosen = recorded_hour(data)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-demo-")))
-        _say(f"loading the static facts of {chosen.source}")
-        if _started(stack, _load_command(chosen, folder / "departures")).wait():
-            raise DemoError("the static facts could not be loaded")
         token = secrets.token_urlsafe()
         environment = {
             "TPF_SERVER_PUBLISH_TOKEN": token,
@@ -161,8 +158,14 @@ def run_demo(data: str, seconds: float | None) -> None:
         examples.mkdir()
         for number, text in enumerate((board, *_EXAMPLES), 1):
             (examples / f"{number}.rq").write_text(text, encoding="utf-8")
+        _say(f"loading the static facts of {chosen.source}")
+        loading = _started(stack, _load_command(chosen, folder / "loaded"))
+        # Meanwhile a dataset without static facts is served.
+        served = folder / "departures"
+        served.mkdir()
+        (served / "nothing.nt").touch()
         port = free_port()
-        command = ("tpf-server", str(folder / "departures"), "--port", str(port),
+        command = ("tpf-server", str(served), "--port", str(port),
                    "--query-examples", str(examples))  # fmt: skip
         server = _started(stack, command, environment, stderr=subprocess.PIPE)
         url = f"http://127.0.0.1:{port}/departures"
@@ -176,7 +179,12 @@ def run_demo(data: str, seconds: float | None) -> None:
             _started(stack, ("python", "-c", fetch), stderr=subprocess.DEVNULL)
         _say(f"open the board in a browser: {url}/query/#example=1{soon}")
         _say(f"serving {url}")
-        _await_first_facts(url, replay)
+        if loading.wait():
+            raise DemoError("the static facts could not be loaded")
+        served.rename(folder / "before")
+        (folder / "loaded").rename(served)
+        server.send_signal(signal.SIGHUP)
+        _await_facts(url, replay)
         _say(
             f"replaying from {span['start']}, {chosen.speed:g} times as fast, "
             "from there again when the board is empty; Ctrl-C ends it"
@@ -217,15 +225,17 @@ def _play_until_it_ends(
                 replay = play()
 
 
-def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
+def _await_facts(url: str, replay: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + _FIRST_FACTS_SECONDS
     while time.monotonic() < deadline:
         if replay.poll() is not None:
             raise DemoError(f"tpf-replay ended with exit status {replay.returncode}")
         with tpf_client.Client(url) as client:
-            if client.query("ASK { ?departure <http://example.org/train#delay> ?delay }"):
+            if client.query(
+                f"{_PREFIXES}ASK {{ ?live t:delay ?delay . ?static t:headSign ?sign }}"
+            ):
                 return
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise DemoError("tpf-replay published nothing")
 
 

@@ -25,7 +25,7 @@ from tpf_server.store.static.http_files import reason_of
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SECONDS: Final = 30.0
 """To wait for an answer."""
-_FIRST_PAUSE: Final = timedelta(seconds=0.5)
+_FIRST_PAUSE: Final = timedelta(seconds=0.1)
 _LONGEST_PAUSE: Final = timedelta(seconds=15)
 _LONGEST_WISH: Final = timedelta(minutes=5)
 """So long a pause may a server wish for."""
@@ -45,7 +45,7 @@ class Sender(ABC):
         clock: Clock,
         token: str | None = None,
         session: requests.Session | None = None,
-        attempts: int = 8,
+        attempts: int = 10,
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token

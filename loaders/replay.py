@@ -92,15 +92,12 @@ class ReplaySettings:
 
     Args:
         speed: seconds of the feed per second.
-        start: first instant of the feed.
         until: first instant that is not played.
-        labelling: the kind of the labels.
         original_instants: label with the feed's instants: to back-fill a history, or for servers on
             a clock of their own.
         lead: how long before its instant a batch is sent; at most half a period.
         state: file of the progress, for resumption.
         clock: an IRI whose value (``rdf:value``) is the time in the feed; empty: none.
-        zone: the time zone of that.
 
     Raises:
         SettingError: an invalid speed, an empty span, or a negative lead.

@@ -31,8 +31,8 @@ from tpf_client.stream import Stream, TimedSolution, Update
 # ``up-to-date``   all that is known was told: ``at``, ``now`` (the server's clock, when this is
 #                  told), ``valid_until``, ``next_look``, ``dynamic``, ``rows``, ``late``: those
 #                  that are there by grace alone; of this query so far: ``pages`` wanted,
-#                  ``requests``,
-#                  ``bytes``, ``cached`` pages; ``endpoint``: the last three of all queries together
+#                  ``requests``, ``bytes``, ``cached`` pages; ``endpoint``: the last three of all
+#                  queries together
 # ``plan``         for readers that asked for it: the steps of the plan, with what was expected and
 #                  what was done, as of the last evaluation (`Stream.plan`)
 # ``error``        an evaluation failed; ``next_look`` says when it is tried again, ``null``: never

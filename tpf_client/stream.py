@@ -115,7 +115,6 @@ class Update:
     """The result of one evaluation; instants are on the server's clock.
 
     Args:
-        at: its instant.
         added: new solutions, with multiplicity and validity.
         removed: solutions that are gone.
         valid_until: when the first fact read expires, if any does.

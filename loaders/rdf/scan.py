@@ -53,7 +53,6 @@ class ChunkSummary:
     Args:
         key: ascends over all chunks.
         quads: their number, repetitions included.
-        terms: number of distinct terms.
         samples: some of its terms, ascending, at equal distances.
         rows: random rows: a sample of every order.
         predicates: their numbers; ``None``: too many to list.

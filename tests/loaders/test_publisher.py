@@ -36,11 +36,11 @@ def test_an_acknowledgement_that_breaks_off(error: type[requests.RequestExceptio
 
 
 @responses.activate
-def test_eight_attempts_in_all() -> None:
+def test_ten_attempts_in_all() -> None:
     responses.post(f"{URL}/facts", body=ChunkedEncodingError("cut"))
-    with pytest.raises(ServerUnreachableError, match=r"in 8 attempts: an answer that is cut"):
+    with pytest.raises(ServerUnreachableError, match=r"in 10 attempts: an answer that is cut"):
         publish(ManualClock(NOON))
-    assert len(responses.calls) == 8
+    assert len(responses.calls) == 10
 
 
 @responses.activate

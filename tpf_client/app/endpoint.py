@@ -191,8 +191,6 @@ class SparqlEndpoint:
     """A WSGI application that answers SPARQL queries by a client; thread-safe.
 
     Args:
-        client: answers.
-        allowance: limits each query.
         hosts: names of this server in requests, beside ``localhost`` and IP addresses, against DNS
             rebinding; ``*``: any.
         origins: origins (``https://example.org``) whose web pages may ask; ``*``: any.

@@ -38,7 +38,6 @@ class Allowance:
 
     Args:
         seconds: from its first request to its last solution.
-        rows: solutions.
         memory: bytes by which the process may grow meanwhile.
     """
 

@@ -46,7 +46,6 @@ class Engine(TickEngine):
 
     Args:
         settings: how it treats elements and queries.
-        limits: what is allowed.
         instants: how queries in C-SPARQL and RSP-QL are evaluated.
 
     Attributes:

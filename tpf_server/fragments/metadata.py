@@ -156,7 +156,6 @@ class Mapping(NamedTuple):
     """A variable of the form's template.
 
     Args:
-        property: what it selects by.
         via: the property that links the form to it.
         maximum: the largest value, or the most rows.
     """

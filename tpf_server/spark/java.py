@@ -11,9 +11,9 @@ from typing import ClassVar
 
 # Errors of starting Spark, each one line for the user.
 #
-# SparkError                   Spark is not available, did not start, or gave up ├──
-# SparkSettingError        a setting that there is not └── SparkMissingError        what Spark
-# needs is not installed
+# SparkError                   Spark is not available, did not start, or gave up
+# ├── SparkSettingError        a setting that there is not
+# └── SparkMissingError        something that Spark needs is not installed
 #     └── JavaNotFoundError    no Java of a version that Spark can use
 
 

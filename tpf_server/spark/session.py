@@ -79,8 +79,7 @@ def java_for(settings: SparkSettings, environment: Mapping[str, str]) -> Path:
 
     Raises:
         SparkSettingError: executors of a cluster could not reach the driver, and Spark would
-            replace
-            them for ever.
+            replace them for ever.
         JavaNotFoundError: no Java, or none that is new enough.
     """
     if _is_loopback(settings.host) and not settings.master.startswith("local"):

@@ -203,11 +203,7 @@ class Number(Node):
 
 
 class Distinct(Node):
-    """Every solution once.
-
-    Attributes:
-        upstream: see above.
-    """
+    """Every solution once."""
 
     def __init__(self, upstream: Node) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=upstream.monotone)

@@ -68,7 +68,6 @@ class Ranking(NamedTuple):
     A row has the key; then for each branch how many rows count, and `MIDDLES` cells per number.
 
     Args:
-        keys: the number of key columns.
         branches: groups with rows from all of them are shown.
         ties: positions that break ties, all of the key among them.
         limit: how many groups are shown, the first `offset` left out.

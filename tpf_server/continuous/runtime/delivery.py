@@ -17,8 +17,7 @@ class Emission(NamedTuple):
         sequence: the number of the arrival in the engine, from 1.
         at: the stream time, in milliseconds since 1970.
         rows: solutions in the order of the query's variables, triples for CONSTRUCT, the empty row
-            for
-            an ASK query that is true; repeated by multiplicity.
+            for an ASK query that is true; repeated by multiplicity.
         removed: these rows left the result (DStream).
     """
 

@@ -1,6 +1,7 @@
 """Errors of the continuous engines, with the HTTP status of each.
 
-ServerError └── ContinuousError                  500
+ServerError
+└── ContinuousError                  500
     ├── ContinuousQueryError         400
     │   ├── ContinuousSyntaxError    400
     │   └── UnsupportedContinuousQueryError  422
@@ -19,7 +20,7 @@ ServerError └── ContinuousError                  500
     │   ├── WindowLimitError         429
     │   ├── JoinLimitError           429
     │   └── BacklogError             429
-    ├── FailedEvaluationError              500
+    ├── FailedEvaluationError    500
     ├── CallbackError                500
     └── EngineClosedError            503
 """

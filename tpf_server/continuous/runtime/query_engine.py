@@ -50,11 +50,7 @@ class QueryEngine:
 
     Attributes:
         base: that relative IRIs are relative to.
-        limits: what is allowed.
-        static: the graphs.
-        dictionary: the integers of terms.
         forgetting: of terms that nobody needs.
-        environment: of expressions.
         arriving: encoded elements that are on their way into windows.
         asks: the graphs that stand for SERVICE clauses are kept up to date.
     """

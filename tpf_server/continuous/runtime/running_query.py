@@ -111,7 +111,6 @@ class RunningQuery(Generic[EmissionT]):
     Args:
         callback: is called with each emission; ``None``: they wait to be taken.
         backlog: how many may wait; with one more the query is stopped.
-        drop: releases its state.
 
     Attributes:
         emitted: count of rows, or in C-SPARQL of answers.

@@ -48,20 +48,16 @@ class Semantics:
 
     Args:
         output: ``derivations`` emits, at each arrival, every solution that the arrival newly
-            derives,
-            as often as it derives it; ``difference`` emits what the bag of solutions after the
-                arrival
-            has more than the bag before it (paper 000, section 3.2: the streaming operator).
+            derives, as often as it derives it; ``difference`` emits what the bag of solutions after
+            the arrival has more than the bag before it (paper 000, section 3.2: the streaming
+            operator).
         static: ``distinct`` takes every sub-query over static data as distinct over the variables
-            that
-            occur elsewhere; ``bag`` keeps multiplicities as SPARQL has them.
+            that occur elsewhere; ``bag`` keeps multiplicities as SPARQL has them.
         aggregates: ``rows`` emits the row of a group once for each new solution in it; ``groups``
-            once
-            if it changed. ``rows`` needs ``derivations``.
+            once if it changed. ``rows`` needs ``derivations``.
         relation: ``istream`` emits what comes, ``dstream`` what goes, ``rstream`` the whole result
-            at
-            each arrival, ``answer`` that where it has changed, also when nothing is left (these two
-            with ``difference`` only).
+            at each arrival, ``answer`` that where it has changed, also when nothing is left (these
+            two with ``difference`` only).
     """
 
     name: str
@@ -102,7 +98,6 @@ class EngineSettings:
         create_streams: a stream comes into being when it is first named.
         require_graphs: a query may only name static graphs that are loaded.
         share: queries that differ in constants only share a plan.
-        routing: of joins.
         kernel: what takes batches of records; ``None``: what the environment says.
         skip_idle: queries that answer between elements leave out instants at which nothing is in
             their windows.

@@ -272,8 +272,7 @@ class TickEngine(QueryEngine):
 
     Attributes:
         front: the newest instant of elements or `advance`, in milliseconds since 1970; `NEVER`
-            before
-            the first element.
+            before the first element.
         dropped: count of elements older than the newest of their stream, or than `advance`.
         reorders: elements wait for late ones.
         abandoned: no more elements are to come, because the engine is about to be closed.

@@ -523,8 +523,7 @@ class ContinuousService:
         Raises:
             ContinuousError: see `Engine.register` and `Engine.register_csparql`.
             ContinuousQueryError: an unknown policy, a name that no URL can hold, or options that
-                the
-                language does not have.
+                the language does not have.
             RegistrationsError: it could not be kept, so it was not started.
         """
         parsed = self._hosting.read(Registration(text, name, semantics, into, engine))

@@ -75,7 +75,6 @@ class LoggedStep(NamedTuple):
     """Elements of a stream that came together, or records; without a stream, time that passed.
 
     Args:
-        number: its place in the log.
         present: the present when they came, where the clock says it.
         advanced: the present when time was last advanced before.
         positions: before and after them; see `Engine.resume`.
@@ -99,12 +98,10 @@ class WindowLog:
     """A log of steps and emissions.
 
     Args:
-        path: of the file.
         slack: milliseconds by which windows may be behind the newest element of their stream.
         spare: steps or emissions that are dropped together, at least.
 
     Attributes:
-        number: of the next step.
         advanced: the present when time was last advanced.
         pending: something was not written yet.
     """

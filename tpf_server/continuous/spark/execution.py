@@ -326,8 +326,6 @@ class SparkExecution:
     its answers are written. One that was interrupted is repeated with the same files.
 
     Args:
-        session: a `continuous_session`.
-        text: C-SPARQL.
         static: read when the run starts.
         streams: directory or URL of each stream, by IRI; files may be added.
         directory: of results and state, or its URL; a second run there resumes.
@@ -336,7 +334,6 @@ class SparkExecution:
         rejects: directory or URL that gets malformed lines, which then stop nothing.
         on_answer: takes each answer that is on the disk; after a failure some come again.
         sink: takes the answers of each micro-batch, likewise.
-        options: see `window_query`.
 
     Raises:
         UnsupportedContinuousQueryError: Spark cannot run it; with the clause.

@@ -254,10 +254,8 @@ class LeafFrames:
     """The leaves of a query.
 
     Args:
-        static: evaluates static patterns.
         content: of windows: `AT`, stream, s, p, o, and ts, the latest timestamp.
         steps: instants, in a column `AT`.
-        cache: of static frames.
     """
 
     session: SparkSession
@@ -511,7 +509,6 @@ class Translation:
 
     Args:
         outer: in EXISTS, the rows that it is evaluated for.
-        fresh: numbers of hidden variables.
     """
 
     leaves: LeafFrames

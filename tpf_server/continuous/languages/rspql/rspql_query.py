@@ -37,17 +37,18 @@ from tpf_server.continuous.runtime.windows.specification import NEVER
 # A report is made at an instant where all strategies of the policy hold, for one of the windows:
 #
 # ==================  ==========================================================================
-# window close        a window closes then periodic            the instant is a multiple of the
-# period content change      other elements are in the window than when the query last answered
+# window close        a window closes then
+# periodic            the instant is a multiple of the period
+# content change      other elements are in the window than when the query last answered
 # non-empty content   elements are in the window
 # ==================  ==========================================================================
 #
 # The tick says where it is looked for such instants:
 #
 # =====  =======================================================================================
-# time   at all batch  where elements have come, after all with one timestamp: the last one since
-# the tick before tuple  at each element, in the order of arrival: the last one since the tick
-# before that had
+# time   at all
+# batch  where elements have come, after all with one timestamp: the last one since the tick before
+# tuple  at each element, in the order of arrival: the last one since the tick before that had
 #        passed, for window close and periodic; otherwise the instant of the element
 # =====  =======================================================================================
 #

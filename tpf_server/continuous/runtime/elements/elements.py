@@ -1,13 +1,13 @@
 """Elements of streams as text: lines with a timestamp, NDJSON, and RDF bodies.
 
 ========  =========================================================================================
-TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple N-Quads
-``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
+TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple
+N-Quads   ``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
           and the same graph name are one element
 NDJSON    ``{"timestamp": …, "triple": ["s", "p", "o"]}`` or ``"triples": [[…], …]`` for a graph;
           ``"graph": "<name>"`` beside them names it
-RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph ========
-=========================================================================================
+RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
+========  =========================================================================================
 
 A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601, of the years 1
 to 9999. It may be left out, with its tabulator, where the present is given.

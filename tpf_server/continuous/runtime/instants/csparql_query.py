@@ -257,7 +257,6 @@ class Trigger:
         by_elements: it counts elements, not triples.
         follows: `coming` and `came` are called.
         decides: these determine when it is due.
-        queries: that have it.
     """
 
     by_elements = follows = decides = False

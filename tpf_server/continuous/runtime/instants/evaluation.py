@@ -74,9 +74,7 @@ class PartedQuery:
     """A query cut into a shared part and its own.
 
     Args:
-        below: the shared part.
         comparisons: conditions with variables in place of constants.
-        above: the query over `gap`.
         gap: stands for the solutions that pass the comparisons.
         own: the query over `gap`, with the comparisons.
     """

@@ -497,7 +497,6 @@ class InstantSettings:
         patience: milliseconds of stream time that a query waits for streams behind others, while
             the present is not known.
         eager: evaluate from the first `advance` on, not only from the first element.
-        rules: that rewrite operators.
         pace: widens steps of queries under load.
     """
 
@@ -513,7 +512,6 @@ class InstantQueries:
 
     Args:
         engine: its terms, static graphs and limits are used.
-        settings: of these queries.
         skip_idle: skip instants at which the windows of a query are empty.
         made: takes an element that a query made, for the other queries of the engine.
 

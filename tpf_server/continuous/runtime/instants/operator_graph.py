@@ -51,8 +51,8 @@ from tpf_server.continuous.runtime.static.service_clauses import is_service
 # the default graph             the merge of the graphs of FROM (of the repository's default graph
 #                               where the query names no static graph) and of all streams of FROM
 #                               STREAM
-# GRAPH <s>, FROM NAMED STREAM  the window of s GRAPH <s>, FROM STREAM        the window of s,
-# merged with the static part of the default graph:
+# GRAPH <s>, FROM NAMED STREAM  the window of s
+# GRAPH <s>, FROM STREAM        the window of s, merged with the static part of the default graph:
 #                               the paper's examples select their triples by stream in this way, and
 #                               join them with static ones in the same GRAPH (sections 2.6 and 5.2)
 # GRAPH <g>                     the static graph g, if FROM NAMED names it or the query names no

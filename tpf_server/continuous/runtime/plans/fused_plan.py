@@ -62,7 +62,6 @@ class GateShape(NamedTuple):
     Args:
         other: the source of the rows of the other window.
         mine: the compared value of a row; ``None``: nothing is compared.
-        theirs: that of the others.
         comparison: how the others compare: ``>``, ``<``, ``>=`` or ``<=``.
     """
 

@@ -158,7 +158,6 @@ class StampedGroups(Node):
 
     Args:
         stamps: the columns with stamps; the least of them counts.
-        emitting: as `EmittingGroup` does.
     """
 
     def __init__(
@@ -403,7 +402,6 @@ class Plan:
     """A running dataflow.
 
     Attributes:
-        work: the remaining rows of joins.
         follows: its state follows from the content of its windows alone.
         slides: of each window with a slide, also of unneeded ones, the time of its stream and the
             slide. Between elements a plan that does not net emits at their multiples only.

@@ -42,8 +42,8 @@ class RowMaker:
 
     Attributes:
         made: returns the rows of solutions, in their order, repeated by their counts; and nothing,
-            or
-            the same as identifiers. Of CONSTRUCT these are the valid triples of the template, with
+            or the same as identifiers. Of CONSTRUCT these are the valid triples of the template,
+            with
                 new
             blank nodes for each copy of a solution.
     """
@@ -111,7 +111,6 @@ class RegisteredQuery(RunningQuery[Emission]):
 
     Attributes:
         stream: the stream that its triples are pushed to, if there is one.
-        reads: the streams that it names.
         template: shared with similar queries; ``None`` where it is alone.
         made: makes the rows of an emission from solutions of its plan, and the triples for its
             stream.

@@ -160,7 +160,6 @@ class Slices(TopK):
     Args:
         visible: variables; a new row is no change where one goes that is equal in these.
         leaving: rows that leave the parts are wanted; otherwise those that enter.
-        wanted: True while changes are wanted.
     """
 
     def __init__(

@@ -93,8 +93,8 @@ class RecordFeed:
         Args:
             subject: an IRI or blank node as a term, or its number.
             values: one for each predicate: a term (N-Triples), or a Python value: ``bool``,
-                ``int``,
-                ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a time
+                ``int``, ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a
+                time
                     zone).
             timestamp: milliseconds since 1970, or an instant.
         """
@@ -117,14 +117,12 @@ class RecordFeed:
         Args:
             subjects: their numbers, or IRIs and blank nodes as terms.
             values: a column for each predicate, in their order: terms (N-Triples), integers,
-                decimals, or
-                instants with a time zone.
+                decimals, or instants with a time zone.
             timestamps: milliseconds since 1970, or instants with a time zone.
 
         Raises:
             ElementError: a value is missing or cannot be a term, or the columns do not fit. Nothing
-                of the
-                batch has arrived.
+                of the batch has arrived.
         """
         self._check(values.num_columns)
         if not len(subjects) == values.num_rows == len(timestamps):

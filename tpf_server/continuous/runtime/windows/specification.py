@@ -3,8 +3,10 @@
 At instant t, in milliseconds, a window holds the elements with a timestamp t' <= t and:
 
 ========================  ======================================================================
-``NOW``                   t' = t ``ALL``                   every t' ``RANGE d``               t' >=
-t - d ``RANGE d SLIDE s``       as ``RANGE d`` at the last multiple of s that is not after t
+``NOW``                   t' = t
+``ALL``                   every t'
+``RANGE d``               t' >= t - d
+``RANGE d SLIDE s``       as ``RANGE d`` at the last multiple of s that is not after t
 ``TRIPLES n``             the n triples that came last, whatever their timestamps
 ========================  ======================================================================
 

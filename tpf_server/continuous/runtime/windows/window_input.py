@@ -42,14 +42,10 @@ class WindowInput:
     """Rows of triple patterns in a window.
 
     Args:
-        window: selects elements.
-        matcher: of the patterns.
         width: the number of columns of a row.
-        time: of the stream.
         number: the position among all inputs of an engine that take an element. An input stores a
-            row
-            before it notifies its consumers, so that of several new rows that join exactly one, the
-            last, meets all others.
+            row before it notifies its consumers, so that of several new rows that join exactly one,
+            the last, meets all others.
         touch: is called when rows come or go, for those who `hold`.
         watermark: where it is given, rows have one more column: their stamp.
 
@@ -59,15 +55,13 @@ class WindowInput:
         holders: plans that hold something back, to be flushed after rows came or went.
         calm: no row came or went since these were flushed.
         netted: the count of its consumers of plans that emit differences, to which expiries matter;
-            0
-            where it slides, and so changes at boundaries only.
+            0 where it slides, and so changes at boundaries only.
         scheduled: the expiry of the oldest row is known, or nobody needs it.
         recent: a sample of new rows, to measure with.
         arrive_row: takes the row of a single triple with its timestamp (or number, see `arrive`).
         expire: expires rows at an instant of the engine (or at the number of the last triple).
         arrive_star: takes an element that holds the whole star of its subject: timestamp, subject
-            and
-            row.
+            and row.
     """
 
     arrive_row: Callable[[int, Solution], None]
@@ -213,8 +207,7 @@ class WindowInput:
 
         Args:
             at: the element's timestamp, or, for a window that counts triples, the number of the
-                first
-                triple (the others follow).
+                first triple (the others follow).
             triples: for a star all triples of one subject, otherwise those that match.
         """
         raise NotImplementedError

@@ -40,8 +40,7 @@ class Expiries:
 
     Attributes:
         timed: rows to check when time passes: sequences that begin with an instant, oldest first;
-            how
-            long they stay; and the object that expires them.
+            how long they stay; and the object that expires them.
     """
 
     def __init__(self) -> None:
@@ -268,8 +267,6 @@ class WindowRegistry:
 
     Args:
         stream: gives the stream of a name.
-        watermark: counts registrations.
-        streams: all that there are.
         numbers: of windows, for an order of all.
 
     Attributes:
@@ -306,8 +303,7 @@ class WindowRegistry:
             key: the patterns.
             taken: the inputs of the query.
             opens: other queries may share its plan at any time, so that its rows must be stamped;
-                else only
-                those of a window in use are.
+                else only those of a window in use are.
         """
         share_key = (clause.stream, clause.window, key)
         share = [each for each in self._shared.get(share_key, ()) if each not in taken]
