@@ -3,7 +3,6 @@
 Labels in a file, by any annotation method, hold as those of a server do.
 """
 
-import gzip
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -83,6 +82,8 @@ class _File:
         self._matches = lru_cache(_KEPT)(self._static_matches)
 
     def _read(self, path: Path, vocabulary: Vocabulary) -> list[Fact]:
+        import gzip  # A browser's tab has neither this nor files.
+
         packed = path.suffix == ".gz"
         kind = _ENDS.get(path.with_suffix("").suffix if packed else path.suffix)
         if kind is None:

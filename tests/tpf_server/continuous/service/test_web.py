@@ -826,27 +826,6 @@ def test_a_stream_that_declares_its_predicates_refuses_others(site: Site) -> Non
         assert "<http://localhost/made> does not declare the predicate <urn:y>" in state["error"]
 
 
-def test_a_query_is_planned_by_what_its_stream_carries(site: Site) -> None:
-    site.register(PERIODIC_TEXT.replace("?a <urn:p> ?b", "?a <urn:p> ?b . ?b <urn:near> ?c"))
-    site.service._engine.add([("<urn:b>", "<urn:near>", "<urn:c>")])
-
-    def plan() -> tuple[int, str]:
-        state = site.session.get(f"{ROOT}/queries/NAME").json()
-        return state["plans"], "\n".join(state["operators"])
-
-    site.push(element(1, b="<urn:b>"))
-    plans, operators = plan()
-    assert plans == 2
-    assert "graph pattern (static)" in operators
-    site.push({"timestamp": 2, "triple": ["<urn:b>", "<urn:near>", "<urn:d>"]}, element(6))
-    plans, operators = plan()
-    assert plans == 3
-    assert "graph pattern (static)" not in operators
-    lines = site.results("NAME", params={"follow": "false"}).text.splitlines()
-    rows = [json.loads(line)["result"] for line in lines]
-    assert [[row["b"] for row in each] for each in rows] == [["<urn:b>", "<urn:b>"]]
-
-
 def test_a_stream_that_is_a_variable(site: Site) -> None:
     """It waits, with a reason, until there is a stream; it reads those that come later."""
     text = "SELECT ?s ?a { STREAM ?s [RANGE 10ms] { ?a <urn:p> ?b } }"
