@@ -1,6 +1,6 @@
 """Send batches to a server: facts to ``{dataset}/facts``, or elements to a stream.
 
-Repeated batch identifiers are ignored, so unanswered requests are repeated, eight times in all.
+Repeated batch identifiers are ignored, so unanswered requests are repeated, ten times in all.
 """
 
 import random

@@ -66,7 +66,7 @@ class Setting:
         self.feed = Recording(polls)
         self.options = options
 
-    def publisher(self, token: str | None = "secret", attempts: int = 8) -> Publisher:
+    def publisher(self, token: str | None = "secret", attempts: int = 10) -> Publisher:
         return Publisher(URL + "/", self.clock, token, self.session, attempts=attempts)
 
     def play(self, cancelled: Event | None = None, **options: object) -> ReplaySummary:
@@ -192,8 +192,8 @@ def test_a_slow_server_slows_the_replay_down() -> None:
 
 def test_an_outage_that_outlasts_the_label_is_survived() -> None:
     setting = Setting()
-    # Half a second doubling to 15: five pauses are over half a minute.
-    setting.server.faults = [503] * 6
+    # A tenth of a second, and twice as long each time: eight pauses are 20 seconds at least.
+    setting.server.faults = [503] * 8
     summary = setting.play(speed=12)
     assert setting.objects() == ["0", "1", "2", "3", "4"]
     first = setting.server.accepted[0]
@@ -254,8 +254,8 @@ def test_attempts_are_bounded_and_spaced() -> None:
     with pytest.raises(ServerUnreachableError, match="in 5 attempts: it answers 503"):
         setting.publisher(attempts=5).publish((quad(1),), next_label(), "b")
     assert setting.server.requests == 5
-    # 0.5 + 1 + 2 + 4 seconds, each up to a fifth shorter.
-    assert timedelta(seconds=6) <= setting.clock.now() - NOW <= timedelta(seconds=7.5)
+    # 0.1 + 0.2 + 0.4 + 0.8 seconds, each up to a fifth shorter.
+    assert timedelta(seconds=1.2) <= setting.clock.now() - NOW <= timedelta(seconds=1.5)
 
 
 @pytest.mark.parametrize("value", ["20", format_datetime(NOW + 20 * SECOND, usegmt=True)])
