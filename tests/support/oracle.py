@@ -1,9 +1,8 @@
 """An independent engine and an independent model of publication, to compare answers with.
 
 The engine is pyoxigraph. The model, `Publications`, is a plain reading of the rules: a fact is
-valid
-at *now* iff ``start <= now < end``; a new fact replaces the expiring fact of its key, and ends the
-interval of its key that is open at its start.
+valid at *now* iff ``start <= now < end``; a new fact replaces the expiring fact of its key, and
+ends the interval of its key that is open at its start.
 """
 
 from collections import Counter

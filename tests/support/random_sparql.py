@@ -1,9 +1,8 @@
 """Random queries of all of SPARQL over random quads, well designed or not.
 
 There are more variables than a part of a pattern uses, so parts may share none, only one in a
-filter,
-or one that may be unbound. Computed values, often errors, are keys of patterns, paths, MINUS,
-OPTIONAL, VALUES, sub-SELECT, GROUP BY and GRAPH. Answers are determined: no limit cuts an
+filter, or one that may be unbound. Computed values, often errors, are keys of patterns, paths,
+MINUS, OPTIONAL, VALUES, sub-SELECT, GROUP BY and GRAPH. Answers are determined: no limit cuts an
 incomplete order.
 """
 

@@ -1,8 +1,7 @@
 """A small WebHDFS server, for tests with a file system that is reached by URL alone.
 
 Source: the specification "WebHDFS REST API" of Apache Hadoop. Files lie in a directory; contents
-are
-redirected once, as from a name node to a data node. There is no authentication.
+are redirected once, as from a name node to a data node. There is no authentication.
 
 As a program: ``python -m tests.support.webhdfs DIRECTORY HOST PORT``.
 """

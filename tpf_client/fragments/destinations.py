@@ -35,6 +35,10 @@ _LOOPBACKS: Final = (THIS_MACHINE, "127.0.0.1", "[::1]")
 _LONGEST = 2**18
 """Characters of a URL at most: a literal in a query may be long."""
 _SHORT: Final = 2**10
+_RDF_FILE: Final = re.compile(
+    r"(?:[^/.:]+/)*[^/:]+\.(?:nt|nq|ttl|trig|jsonld|rdf|owl)(?:\.gz)?", re.IGNORECASE
+)
+"""What looks like a file rather than a host."""
 _KNOWN: Final = 2**10
 """Of so many URLs of so many characters it is remembered where they lead."""
 
@@ -110,7 +114,8 @@ def not_a_url(text: str) -> str | None:
     with suppress(OSError, ValueError):
         if Path(text).exists():
             return f"{message} (tpf-server {text} serves it at one)"
-    if text.startswith((".", "/", "~")) and not text.startswith("//"):
+    is_path = text.startswith((".", "/", "~")) and not text.startswith("//")
+    if is_path or _RDF_FILE.fullmatch(text):
         return f"{message}, and no file"
     meant = f"http://{text.lstrip('/')}"
     likely = any(mark in text for mark in ".:/") and _URL.fullmatch(meant)

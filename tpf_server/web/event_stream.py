@@ -42,10 +42,9 @@ from tpf_server.web.responses import html_answer, without_body
 # The nodes of a Linked Data FactEvent Stream: which batches are on which, and their triples.
 #
 # Batches are numbered, so a node is a run of numbers: a *leaf* has the members of `LEAF` batches,
-# a
-# *block* leads to `BLOCK` leaves, and the root leads to all blocks but the newest, and to the
+# a *block* leads to `BLOCK` leaves, and the root leads to all blocks but the newest, and to the
 # leaves of that one. So a node that is full never changes. A member is a version of a labelled
-# fact: what was said of it from an instant on, or that it is said no more.
+# fact: its statement from an instant on, or its end.
 #
 # Sources: *Linked Data FactEvent Streams*, version 1.0; the TREE hypermedia specification.
 

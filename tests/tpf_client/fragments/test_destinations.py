@@ -70,4 +70,7 @@ def test_a_file_is_no_url_and_a_scheme_has_any_case(tmp_path: Path) -> None:
     file.touch()
     assert str(not_a_url(str(file))).endswith(f"(tpf-server {file} serves it at one)")
     assert str(not_a_url(str(tmp_path / "none.ttl"))).endswith("none.ttl, and no file")
+    for name in ("none.ttl", "folder/none.nt.gz"):
+        assert str(not_a_url(name)).endswith(f"{name}, and no file")
+    assert str(not_a_url("host.example/none.ttl")).endswith("(try http://host.example/none.ttl)")
     assert not_a_url("HTTP://127.0.0.1:3000/data") is None

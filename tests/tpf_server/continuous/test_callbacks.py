@@ -195,7 +195,11 @@ LANGUAGES = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("policy", [CQELS_POLICY, PAPER])
 def test_an_expression_that_raises_stops_its_query_and_no_other(
-    monkeypatch: pytest.MonkeyPatch, language: str, place: str, policy: Semantics
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    language: str,
+    place: str,
+    policy: Semantics,
 ) -> None:
     """What is expected of expressions is an error of SPARQL; whatever else ends their query."""
     upper = FUNCTIONS["UCASE"]
@@ -226,3 +230,6 @@ def test_an_expression_that_raises_stops_its_query_and_no_other(
     assert wrong.state == "stopped"
     assert isinstance(wrong.error, FailedEvaluationError)
     assert isinstance(wrong.error.__cause__, ZeroDivisionError)
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is wrong.error.__cause__

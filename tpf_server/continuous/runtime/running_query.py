@@ -1,5 +1,6 @@
 """A running continuous query of any language."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, overload
@@ -8,15 +9,21 @@ import pyarrow as pa
 
 from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.runtime.delivery import Emission
-from tpf_server.continuous.runtime.errors import BacklogError, CallbackError, ContinuousError
+from tpf_server.continuous.runtime.errors import (
+    BacklogError,
+    CallbackError,
+    ContinuousError,
+    FailedEvaluationError,
+)
 
 # Results of continuous queries as record batches of Arrow.
 #
 # The schema of a query is always the same: ``sequence`` and ``at`` of the emission that a row is
-# of,
-# ``multiplicity`` (1: it is in the result, or came into it; -1: it left it; 0: the emission has no
-# rows, and this stands for that), and a column for each variable, called as it is written
+# of, ``multiplicity`` (1: it is in the result, or came into it; -1: it left it; 0: the emission has
+# no rows, and this stands for that), and a column for each variable, called as it is written
 # (``?a``), with terms as N-Triples texts and null where it is unbound.
+
+_log: Final = logging.getLogger(__name__)
 
 ResultFormat = Literal["objects", "arrow"]
 _FIXED: Final = (
@@ -197,6 +204,9 @@ class RunningQuery(Generic[EmissionT]):
 
     def stop(self, error: ContinuousError) -> None:
         """End the query for this reason, and release its state."""
+        if isinstance(error, FailedEvaluationError):
+            # Nobody expected it, so whoever mends it needs to know where.
+            _log.error("query %s: %s", self.name, error, exc_info=error.__cause__)
         self.state = "stopped"
         self.error = error
         self._drop(self)

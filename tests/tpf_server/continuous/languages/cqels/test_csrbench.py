@@ -2,10 +2,8 @@
 
 The stream ends with a graph at second 33 with one sensor above 80 degrees. Four seconds later the
 window has none, and the average of nothing is 0 (SPARQL 1.1, section 18.5.1.4): a new solution, so
-it
-is in the difference of two answers (paper 000). The benchmark's oracle, set to report only non-
-empty
-windows for CQELS, lacks this row.
+it is in the difference of two answers (paper 000). The benchmark's oracle, set to report only
+non-empty windows for CQELS, lacks this row.
 
 Source: https://github.com/dellaglio/csrbench-oracle
 """
