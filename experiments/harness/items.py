@@ -132,7 +132,8 @@ class Target:
 class Claim:
     """A claim of a paper, and the range of measured values that agree.
 
-    `figure` is the paper's own number, `where` its section, figure or table.
+    `figure` is the paper's own number, `where` its section, figure or table, `why` the reason
+    where ours is known to differ.
     """
 
     name: str
@@ -142,6 +143,7 @@ class Claim:
     says: str
     figure: str
     quantity: str
+    why: str = ""
     at_most: float | None = None
     at_least: float | None = None
 
@@ -160,6 +162,10 @@ class Check:
         low, high = self.claim.at_least, self.claim.at_most
         agrees = (low is None or self.measured >= low) and (high is None or self.measured <= high)
         return "agrees" if agrees else "differs"
+
+    @property
+    def why(self) -> str:
+        return self.claim.why if self.verdict == "differs" else ""
 
 
 Item: TypeAlias = Figure | Table | Finding | Target | Check

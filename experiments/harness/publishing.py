@@ -11,6 +11,7 @@ from typing import Any
 
 from annotations.wording import counted
 from experiments.errors import ConfigurationError, ExperimentError
+from experiments.harness.items import Check
 from experiments.harness.report import (
     FACTS,
     RAW,
@@ -20,6 +21,7 @@ from experiments.harness.report import (
     render_report,
     run_in_words,
     sections,
+    shown_value,
 )
 from experiments.harness.results import Experiment
 
@@ -29,6 +31,8 @@ FIGURES = "figures"
 RESULTS = "results"
 _PACKED = f"{RAW}.xz"
 _SHOWN_FIGURES = 3
+_SHOWN_ANSWERS = 3
+"""Sentences in the README; the report begins with all."""
 # Paths of somebody's machine have no place in what is published.
 _MACHINE_PATH = re.compile(
     r"(?:(?<![\w.:/])|(?<=file://))/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+"
@@ -68,9 +72,11 @@ def publish_report(
             shutil.copyfile(path, new / FIGURES / name)
         for section in measured:
             _pack(output / section.name, new / RESULTS / section.name)
-        html = _clean(render_report(measured, checks_of(measured, experiments)))
+        checks = checks_of(measured, experiments)
+        html = _clean(render_report(measured, checks))
         (new / PAGE).write_text(html, encoding="utf-8")
-        (new / SUMMARY).write_text(_clean(_summary(measured)), encoding="utf-8")
+        summary = _clean(_summary(measured, checks))
+        (new / SUMMARY).write_text(summary, encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
     page = folder / PAGE
@@ -134,7 +140,7 @@ def _clean(text: str) -> str:
     return _MACHINE_PATH.sub("…", text)
 
 
-def _summary(measured: Sequence[Section]) -> str:
+def _summary(measured: Sequence[Section], checks: Sequence[Check]) -> str:
     lines = [
         "# Measured",
         "",
@@ -149,6 +155,8 @@ def _summary(measured: Sequence[Section]) -> str:
             lines += ["", " ".join(section.answers)]
         for shown in section.answer_figures[:1]:
             lines += ["", f"![{shown.summary}]({shown.image})"]
+    if checks:
+        lines += ["", *_claims(checks)]
     for section in measured:
         how = (
             f"{section.facts['started'][:10]}, commit {section.facts['versions']['commit']}; "
@@ -164,6 +172,20 @@ def _summary(measured: Sequence[Section]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _claims(checks: Sequence[Check]) -> Iterator[str]:
+    yield "## The papers' figures and ours"
+    yield ""
+    yield "| paper | its claim | its figure | ours | |"
+    yield "|---|---|---|---|---|"
+    for check in checks:
+        claim = check.claim
+        verdict = f"{check.verdict}: {check.why}" if check.why else check.verdict
+        yield (
+            f"| {claim.paper} | {claim.says} | {claim.figure} | {shown_value(check.measured)} "
+            f"| {verdict} |"
+        )
+
+
 def _figures(section: Section) -> list[ShownFigure]:
     shown = [block for kind, block in section.blocks if kind == "figure"]
     return shown[:_SHOWN_FIGURES]
@@ -175,8 +197,8 @@ def _mention(readme: Path, measured: Sequence[Section], folder: Path) -> None:
     line = f"[Measured]({link}/{SUMMARY}) {run_in_words(measured)}\n"
     for section in measured:
         if section.answers:
-            line += "\n" + " ".join(section.answers) + "\n"
-        for shown in section.answer_figures:
+            line += "\n" + " ".join(section.answers[:_SHOWN_ANSWERS]) + "\n"
+        for shown in section.answer_figures[:1]:
             line += f"\n![{shown.summary}]({link}/{shown.image})\n"
     new, count = _MARKED.subn(lambda marks: marks[1] + line + marks[2], text)
     if count != 1:

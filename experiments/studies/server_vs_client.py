@@ -231,7 +231,7 @@ def _figures(results: Results, totals: Results) -> Iterator[Figure]:
             name, title, "concurrent queries", label,
             marked(main, "queries", main.series("mode", "queries", column)),
             log_x=True, log_y=name == "server-cpu", places=PLACES,
-            answer=name in ("server-cpu", "client-cpu"),
+            answer=name == "server-cpu",
         )  # fmt: skip
     methods = Results([row for row in totals.rows if row["mode"] in _METHODS], {}, {})
     for size in methods.distinct("queries"):
@@ -271,67 +271,82 @@ def _targets(totals: Results) -> Iterator[Target]:
 
 
 def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
-    measured = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
-    if size is None or not measured:
+    engines = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
+    if size is None or not engines:
         return
     for text in (
-        _of_the_server(totals, size, measured),
-        _of_a_client(totals, size, measured),
-        _choice(totals, (STREAMER.name, *measured)),
+        *_of_the_server(totals, size, engines),
+        *_of_a_client(totals, size, engines),
+        _choice(totals, (STREAMER.name, *engines)),
     ):
         if text:
             yield Finding(text, answer=True)
+    server, cache = (
+        totals.mean(column, mode=CACHED.name, queries=size)
+        for column in ("server_percent", "cache_percent")
+    )
+    if server is not None and cache is not None:
+        yield Finding(
+            f"With {size} clients behind a cache, the server of fragments takes {rounded(server)} "
+            f"% of a core and the cache {rounded(cache)} %.",
+            headline=True,
+        )
 
 
-def _of_the_server(totals: Results, size: str, engines: Sequence[str]) -> str:
+def _of_the_server(totals: Results, size: str, engines: Sequence[str]) -> Iterator[str]:
     ours = totals.mean("server_percent", mode=STREAMER.name, queries=size)
     if not ours:
-        return ""
+        return
+    yield (
+        f"To keep the answers of {size} clients up to date, a server of fragments works "
+        f"{_a_minute(ours)} of every minute on one core ({rounded(ours)} %)."
+    )
     others = {mode: totals.mean("server_percent", mode=mode, queries=size) for mode in engines}
     parts = [
-        f"{rounded(other)} % in {mode} ({rounded(other / ours)} times)"
+        f"{_a_minute(other)} in {mode} ({rounded(other / ours)} times)"
         for mode, other in others.items()
         if other is not None
     ]
-    text = (
-        f"Up-to-date answers for {size} clients cost a server of fragments {rounded(ours)} % of a "
-        f"core. Evaluating the same queries on the server costs {sentence_list(parts)}."
-    )
-    server = totals.mean("server_percent", mode=CACHED.name, queries=size)
-    cache = totals.mean("cache_percent", mode=CACHED.name, queries=size)
-    if server is None or cache is None:
-        return text
-    return (
-        f"{text} Behind a cache, the server of fragments costs {rounded(server)} % and the cache "
-        f"{rounded(cache)} %."
+    yield (
+        f"A server that evaluates the same queries itself works {sentence_list(parts)} of every "
+        "minute."
     )
 
 
-def _of_a_client(totals: Results, size: str, engines: Sequence[str]) -> str:
-    parts = []
-    for mode in (STREAMER.name, *engines):
-        cpu = totals.mean("clients_percent", mode=mode, queries=size)
-        delay = totals.mean("latency_p50_ms", mode=mode, queries=size)
-        if cpu is None or delay is None:
-            return ""
-        costs = f"{rounded(10 * cpu / int(size))} ms"
-        if mode == STREAMER.name:
-            parts.append(
-                f"Each client costs {costs} of CPU per second and sees a change {duration(delay)} "
-                "after its publication."
-            )
-        else:
-            parts.append(f"In {mode} it is {costs} and {duration(delay)}.")
-    return " ".join(parts)
+def _of_a_client(totals: Results, size: str, engines: Sequence[str]) -> Iterator[str]:
+    mean = partial(totals.mean, queries=size)
+    modes = (STREAMER.name, *engines)
+    cpu = [mean("clients_percent", mode=mode) for mode in modes]
+    delays = [mean("latency_p50_ms", mode=mode) for mode in modes]
+    received, seconds = (mean(name, mode=STREAMER.name) for name in ("bytes", "seconds"))
+    if None in cpu or None in delays or not received or not seconds:
+        return
+    works, *reads = (_a_minute(each / int(size)) for each in cpu if each is not None)
+    named = [f"{each} in {mode}" for each, mode in zip(reads, engines, strict=True)]
+    yield (
+        f"The clients do the work instead: each one works {works} of every minute and receives "
+        f"{rounded(received / seconds * 60 / int(size) / 1000)} kB; to read results takes it "
+        f"{sentence_list(named)}."
+    )
+    sees, *others = (duration(each) for each in delays if each is not None)
+    named = [f"{each} in {mode}" for each, mode in zip(others, engines, strict=True)]
+    yield (
+        f"A client of fragments sees a change {sees} after its publication, {sentence_list(named)}."
+    )
+
+
+def _a_minute(percent: float) -> str:
+    """Return the time that a share of a core is in a minute."""
+    return duration(600 * percent)
 
 
 def _choice(totals: Results, modes: Sequence[str]) -> str:
     names = {mode: "fragments" if mode == STREAMER.name else mode for mode in modes}
     parts = []
     for what, columns in (
-        ("To save the server's CPU", ("server_percent",)),
-        ("To save CPU of server and clients together", ("server_percent", "clients_percent")),
-        ("For a short delay", ("latency_p50_ms",)),
+        ("to save the server's CPU", ("server_percent",)),
+        ("to save CPU of server and clients together", ("server_percent", "clients_percent")),
+        ("for a short delay", ("latency_p50_ms",)),
     ):
         sums = {mode: _sums(totals, mode, columns) for mode in modes}
         sizes = sorted(set.intersection(*(set(each) for each in sums.values())))
@@ -340,9 +355,10 @@ def _choice(totals: Results, modes: Sequence[str]) -> str:
         )
         if len(best) > 1:
             choice = sentence_list([f"{name} for {sentence_list(n)}" for name, n in best.items()])
-            parts.append(f"{what}, choose {choice} clients.")
-        parts += [f"{what}, choose {name}." for name in best if len(best) == 1]
-    return " ".join(parts)
+            parts.append(f"{what}, choose {choice} clients")
+        parts += [f"{what}, choose {name}" for name in best if len(best) == 1]
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _in_turn(sizes: Sequence[float], winners: Mapping[float, str]) -> dict[str, list[str]]:

@@ -27,6 +27,9 @@ def test_what_is_found_is_judged_and_shown() -> None:
     assert (check.measured, check.verdict) == (0.5, "agrees")
     page = render_report([], [*found, *unmeasured(["taxi"])])
     shown = re.findall(r">(agrees|differs|not measured here)</td>", page)
+    # A reason stands only beside what differs.
+    assert page.count(least.why) == 1
+    assert [check.why for check in found] == ["", least.why, "", most.why]
     assert shown[:4] == ["agrees", "differs", "agrees", "differs"]
     assert set(shown[4:]) == {"not measured here"}
     assert "2 of" in page

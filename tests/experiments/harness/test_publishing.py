@@ -37,6 +37,16 @@ def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None
     assert readme.read_text() == text
 
 
+def test_the_summary_compares_with_the_papers(tmp_path: Path) -> None:
+    taxi = Squares()
+    taxi.name = "taxi"
+    run(tmp_path / "results", taxi)
+    publish_report(tmp_path / "results", [taxi], tmp_path / "report")
+    summary = (tmp_path / "report/README.md").read_text()
+    assert summary.index("## The papers' figures") < summary.index("## taxi")
+    assert "Q1: 0.022 ms from a trip to its result in the mean. | 0.022 | — | not mea" in summary
+
+
 def test_each_experiment_says_when_and_of_which_commit_it_is(tmp_path: Path) -> None:
     run(tmp_path / "results", Squares())
     facts_file = tmp_path / "results" / Squares().name / FACTS
