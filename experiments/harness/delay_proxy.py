@@ -12,7 +12,7 @@ from typing import Any
 from experiments.harness.processes import LOOPBACK
 
 _CHUNK = 1 << 16
-_MOST_CONNECTIONS = 512
+_MOST_CONNECTIONS = 8192
 
 
 @dataclass(slots=True)
@@ -34,7 +34,9 @@ class DelayProxy:
         self._passed = Passed()
         loop = asyncio.new_event_loop()
         threading.Thread(target=loop.run_forever, daemon=True).start()
-        listening = asyncio.start_server(self._connected, LOOPBACK, int(port))
+        listening = asyncio.start_server(
+            self._connected, LOOPBACK, int(port), backlog=_MOST_CONNECTIONS
+        )
         self._server = asyncio.run_coroutine_threadsafe(listening, loop).result()
 
     def __call__(self, order: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,22 +5,25 @@ K. Daudjee: Diversified Stress Testing of RDF Data Management Systems, ISWC 2014
 """
 
 import lzma
+import math
+import multiprocessing
 import os
 import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, Self
 
 import pyoxigraph
 
-from experiments.errors import MeasurementError, UnavailableError
+from experiments.errors import ProcessFailedError, UnavailableError
 from experiments.harness.items import (
     Figure,
     Finding,
@@ -49,7 +52,12 @@ from experiments.studies.client import (
 )
 
 _DATA: Final = "TPF_OPEN_TRACK"
-_FILES: Final = {"BSBM": "bsbm", "WatDiv": "watdiv"}
+LARGE: Final = "WatDiv 11 M"
+_FILES: Final = {
+    "BSBM": ("bsbm", "bsbm-1000"), "WatDiv": ("watdiv", "watdiv-10"),
+    LARGE: ("watdiv", "watdiv-100"),
+}  # fmt: skip
+"""Folder and data of each benchmark."""
 _UNASKED: Final = ("06",)
 """A regular expression over all labels, which nobody measures over fragments."""
 OXIGRAPH: Final = "oxigraph"
@@ -68,46 +76,69 @@ _SHARES: Final = {
     ("BSBM", RESTRICTED, 50): 1 / 10, ("WatDiv", RESTRICTED, 50): 1 / 10,
 }  # fmt: skip
 """Targets: seconds of our client by those of Comunica over plain fragments."""
+_OVER: Final = {
+    OURS_PLAIN: "over plain fragments", RESTRICTED: "over our default server",
+    REFERENCE: "over @ldf/server",
+}  # fmt: skip
 _COLUMNS: Final = {
     "seconds": "seconds", "requests": "requests", "bytes": "bytes",
     "client_cpu_ms": "CPU of client, ms", "server_cpu_ms": "CPU of server, ms",
-    "timeouts": "timeouts",
+    "timeouts": "timeouts", "failed": "failed",
 }  # fmt: skip
 _ALL: Final = "all"
 """Stands where a query would: many clients at once, each with the next one of the mix."""
 _READY_SECONDS: Final = 60.0
+_WARM_SECONDS: Final = 8.0
+_LONGEST: Final = 300
+_FORKED: Final = multiprocessing.get_context("fork")
 _LIMIT: Final = re.compile(r"\b(LIMIT|OFFSET)\s+(\d+)", re.IGNORECASE)
 _GRAPH: Final = re.compile(r"\b(CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes: instances of each query, latencies in milliseconds, clients that ask at once."""
+    """Sizes: instances of each query, latencies in milliseconds, clients that ask at once.
+
+    With latency each query has `far_instances`. Large data are asked once, without latency and
+    crowds, for `large_seconds` at most; nor has the reference server them.
+    """
 
     benchmarks: tuple[str, ...] = tuple(_FILES)
     instances: int = 3
+    far_instances: int = 1
     latencies: tuple[int, ...] = (0, 50)
     crowds: tuple[int, ...] = (1, 8, 64)
     seconds: float = 60.0
+    large_seconds: float = 20.0
     clients: tuple[str, ...] = tuple(dict.fromkeys(client for client, _ in PAIRS))
     data: str = ""
-
-    def pairs(self) -> list[tuple[str, str]]:
-        return [pair for pair in PAIRS if pair[0] in self.clients]
 
     @classmethod
     def quick(cls) -> Self:
         """Use one instance of each query of BSBM, without latency and crowds."""
         return cls(("BSBM",), instances=1, latencies=(0,), crowds=(1,))
 
+    def of_large(self) -> Self:
+        return replace(
+            self, instances=1, latencies=(0,), crowds=(1,), seconds=self.large_seconds
+        )  # fmt: skip
+
+    def folders(self) -> list[Path]:
+        """Return where data are looked for."""
+        if self.data:
+            return [Path(self.data)]
+        default = Path(__file__).parents[3] / "shared/data"
+        return [*map(Path, filter(None, [os.environ.get(_DATA)])), default]
+
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Data as xz-compressed N-Triples, and the instances of each query."""
+    """Data as N-Triples, perhaps xz-compressed, the instances of each query, and who asks them."""
 
     name: str
     data: Path
     queries: Mapping[str, Sequence[str]]
+    pairs: Sequence[tuple[str, str]] = PAIRS
 
     def mix(self) -> list[tuple[str, int]]:
         """Return query and instance: the first instances of all, then the second ones."""
@@ -116,23 +147,27 @@ class Benchmark:
         return [(name, k) for name, k in numbered if k < len(self.queries[name])]
 
 
-def read_benchmark(name: str, folder: Path, instances: int) -> Benchmark:
+def read_benchmark(name: str, settings: Sizes) -> Benchmark:
     """Return a benchmark, or raise `UnavailableError`."""
-    own = folder / _FILES[name]
-    data = next(iter(sorted(own.glob("*.nt.xz"))), None)
+    own, stem = _FILES[name]
+    folders = [folder / own for folder in settings.folders()]
+    files = (folder / f"{stem}{end}" for folder in folders for end in (".nt", ".nt.xz"))
+    data = next(filter(Path.is_file, files), None)
     queries: dict[str, list[str]] = {}
-    for file in sorted((own / "queries").glob("*-*.rq")):
+    for file in next(filter(None, (sorted(f.glob("queries/*-*.rq")) for f in folders)), ()):
         query = file.stem.partition("-")[0]
-        if query not in _UNASKED and len(queries.setdefault(query, [])) < instances:
+        if query not in _UNASKED and len(queries.setdefault(query, [])) < settings.instances:
             queries[query].append(file.read_text(encoding="utf-8"))
     if data is None or not queries:
-        raise UnavailableError(f"no data of {name} in {own} ({_DATA} names the folder)")
-    return Benchmark(name, data, queries)
-
-
-def right_answer(store: pyoxigraph.Store, query: str) -> SolutionBag:
-    """Return the answer, without the limit that leaves a choice."""
-    return solution_bag(store.query(_LIMIT.sub("", query)))
+        raise UnavailableError(
+            f"{stem}.nt, {stem}.nt.xz or queries of {name} in {' or '.join(map(str, folders))} "
+            f"({_DATA} names a folder that has {own})"
+        )
+    pairs = [
+        (client, server) for client, server in PAIRS
+        if client in settings.clients and not (name == LARGE and server == REFERENCE)
+    ]  # fmt: skip
+    return Benchmark(name, data, queries, pairs)
 
 
 def answers_rightly(query: str, rows: SolutionBag, whole: SolutionBag) -> bool:
@@ -145,49 +180,96 @@ def answers_rightly(query: str, rows: SolutionBag, whole: SolutionBag) -> bool:
     return rows <= whole and rows.total() == min(left, cut.get("LIMIT", left))
 
 
+def answer_of_oxigraph(store: pyoxigraph.Store, query: str, seconds: float) -> dict[str, Any]:
+    """Return an answer as clients give it. What takes longer is ended: hence a forked process."""
+    here, there = _FORKED.Pipe(duplex=False)
+    process = _FORKED.Process(target=_evaluate, args=(store, query, there))
+    process.start()
+    there.close()
+    try:
+        if here.poll(seconds):
+            answer: dict[str, Any] = here.recv()
+            return answer
+        return {"error": "the time is over", "seconds": seconds, "cpu": seconds}
+    except EOFError:
+        return {"error": "oxigraph did not answer", "seconds": 0.0, "cpu": 0.0}
+    finally:
+        process.kill()
+        process.join()
+        here.close()
+
+
+def _evaluate(store: pyoxigraph.Store, query: str, output: Connection) -> None:
+    wall, cpu = time.perf_counter(), time.process_time()
+    rows = list(solution_bag(store.query(query)).elements())
+    used = {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    output.send({"rows": rows, **used})
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedTrack:
-    """Running servers, the data in memory, and the right answers by query and instance."""
+    """Running servers, the data in memory, and the right answers by query and instance.
+
+    Answers are without the limit that leaves a choice; oxigraph may have none in the time.
+    """
 
     benchmark: Benchmark
-    settings: Sizes
+    seconds: float
     servers: Mapping[str, ProxiedServer]
     store: pyoxigraph.Store
-    answers: Mapping[tuple[str, int], SolutionBag]
+    answers: Mapping[tuple[str, int], SolutionBag | None]
     stack: ExitStack
-    clients: dict[str, Process]
+    clients: dict[str, Process] = field(default_factory=dict)
+    too_slow: set[tuple[tuple[str, str], str]] = field(default_factory=set)
 
-    def client(self, name: str) -> Process:
-        """Return the process of a client, started if need be."""
-        if name not in self.clients:
-            self.clients[name] = self.stack.enter_context(query_client(name))
-        return self.clients[name]
+    def prepare(self, pair: tuple[str, str]) -> None:
+        """Start a client that has not begun or was ended, and let it ask what it can answer."""
+        while pair[0] != OXIGRAPH and pair[0] not in self.clients:
+            self.clients[pair[0]] = self.stack.enter_context(query_client(pair[0]))
+            self.warm_up(pair)
 
-    def ask(self, pair: tuple[str, str], asked: Sequence[tuple[str, int]]) -> Mapping[str, Any]:
-        """Let a client ask queries at once, each within the time."""
+    def warm_up(self, pair: tuple[str, str]) -> None:
+        """Ask each query once, small answers first, until the time is over."""
+        end = time.perf_counter() + _WARM_SECONDS
+        for query in sorted(self.benchmark.queries, key=self._size):
+            if (pair, query) in self.too_slow:
+                continue
+            if (left := end - time.perf_counter()) <= 0 or pair[0] not in self.clients:
+                break
+            self.ask(pair, [(query, 0)], left)
+
+    def _size(self, query: str) -> float:
+        answer = self.answers[query, 0]
+        return math.inf if answer is None else answer.total()
+
+    def ask(
+        self, pair: tuple[str, str], asked: Sequence[tuple[str, int]], seconds: float
+    ) -> Mapping[str, Any]:
+        """Let a client ask queries at once, each within the time. What did not answer is ended."""
         client, server = pair
         texts = [self.benchmark.queries[query][k] for query, k in asked]
         if client == OXIGRAPH:
-            wall, cpu = time.perf_counter(), time.process_time()
-            bags = [solution_bag(self.store.query(text)) for text in texts]
-            seconds = time.perf_counter() - wall
-            answers = [{"rows": list(bag.elements()), "seconds": seconds} for bag in bags]
-            return {"answers": answers, "cpu": time.process_time() - cpu}
-        if server not in self.servers:
-            raise UnavailableError(f"{server} is not running")
-        question = {"url": self.servers[server].url, "limit": self.settings.seconds}
+            each = answer_of_oxigraph(self.store, texts[0], seconds)
+            return {"answers": [each], "cpu": each["cpu"]}
+        question = {"url": self.servers[server].url, "limit": seconds}
         if client == COMUNICA_BRTPF:
             question["type"] = "brtpf"
         order = {"questions": [{**question, "query": text} for text in texts]}
-        answer = self.client(client).ask(order, 2 * self.settings.seconds + _READY_SECONDS)
-        if any(self.is_late(each) for each in answer["answers"]):
+        begin = time.perf_counter()
+        answer: Mapping[str, Any]
+        try:
+            answer = self.clients[client].ask(order, seconds + _READY_SECONDS)
+        except ProcessFailedError as error:
+            failed = {"error": str(error), "seconds": time.perf_counter() - begin}
+            answer = {"answers": [failed] * len(asked), "cpu": None}
+        late = [q for (q, _), each in zip(asked, answer["answers"], strict=True) if "error" in each]
+        if late:
             # It still works on what was given up.
-            self.clients.pop(client).kill()
+            with suppress(ProcessFailedError):
+                self.clients.pop(client).kill()
+            if len(asked) == 1:
+                self.too_slow.add((pair, late[0]))
         return answer
-
-    def is_late(self, answer: Mapping[str, Any]) -> bool:
-        """True for a query that was given up."""
-        return "error" in answer and answer["seconds"] >= self.settings.seconds * 0.9
 
 
 class OpenTrack:
@@ -203,27 +285,27 @@ class OpenTrack:
     keys = ("benchmark", "latency_ms", "crowd", "server", "client", "query")
     values = (
         "instance", "seconds", "requests", "bytes", "client_cpu_ms", "server_cpu_ms", "results",
-        "right", "timeouts",
+        "right", "timeouts", "failed", "why",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """Return a group for each benchmark, whose contestants ask in turn."""
-        default = os.environ.get(_DATA) or Path(__file__).parents[3] / "shared/data"
-        folder = Path(settings.data or default)
         for name in settings.benchmarks:
+            sizes = settings.of_large() if name == LARGE else settings
             try:
-                benchmark = read_benchmark(name, folder, settings.instances)
+                benchmark = read_benchmark(name, sizes)
             except UnavailableError as error:
                 nothing = Measurement(dict.fromkeys(self.keys, name), partial(_refuse, str(error)))
                 yield MeasurementGroup(name, partial(_refuse, str(error)), [nothing])
                 continue
             yield MeasurementGroup(
-                name, partial(_open, benchmark, settings, run),
-                list(_measurements(benchmark, settings)), _warm_up,
+                name, partial(_open, benchmark, sizes, run),
+                list(_measurements(benchmark, sizes)), _warm_up,
             )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """Return totals beside Comunica's, then each query, then crowds."""
+        """Return totals beside Comunica's, then crowds, then each query."""
+        many = Results([row for row in results.rows if row["crowd"] != "1"], {}, {})
         single = results.where(crowd=1)
         for benchmark in single.distinct("benchmark"):
             own = single.where(benchmark=benchmark)
@@ -235,25 +317,18 @@ class OpenTrack:
                     f"{benchmark}: seconds per query, {latency} ms of latency added", "query",
                     "seconds", _by_pair(asked, "seconds"), kind="bars", log_y=True,
                 )  # fmt: skip
+        yield from _crowds(many)
         keys = {
             "benchmark": "benchmark", "query": "query", "server": "server", "client": "client",
             "latency_ms": "latency, ms",
         }  # fmt: skip
         yield single.table("Query by query: means of the instances", keys, _COLUMNS)
-        many = Results([row for row in results.rows if row["crowd"] != "1"], {}, {})
         if many.rows:
             del keys["query"]
             keys["crowd"] = "clients at once"
             columns = {"results": "answered", **_COLUMNS}
             yield many.table("Many clients at once, one query each", keys, columns)
-        wrong = [row for row in results.rows if row["right"] == "0"]
-        listed = dict.fromkeys(
-            f"; {_pair_name(row)}, {row['benchmark']} {row['query']}" for row in wrong
-        )
-        yield Finding(
-            f"{len(wrong):,} of {len(results.rows):,} measurements have an answer that differs "
-            f"from oxigraph's over the same data{''.join(listed)}."
-        )
+        yield from _exceptions(results)
         yield Target(
             "timeouts of our client, up to 64 at once",
             sum(results.numbers("timeouts", client=OURS)) if many.rows else None, 0,
@@ -264,7 +339,7 @@ def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[Measurement
     for latency in settings.latencies:
         for crowd in settings.crowds:
             for query in benchmark.queries if crowd == 1 else (_ALL,):
-                for client, server in settings.pairs():
+                for client, server in benchmark.pairs:
                     if client == OXIGRAPH and (crowd > 1 or latency):
                         continue
                     key: dict[str, str | int | float] = {
@@ -272,10 +347,13 @@ def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[Measurement
                         "server": server, "client": client, "query": query,
                     }  # fmt: skip
                     if crowd == 1:
-                        measure = partial(_measure_each, float(latency), (client, server), query)
+                        most = settings.far_instances if latency else settings.instances
+                        measure = partial(
+                            _measure_each, float(latency), (client, server), query, most
+                        )
                     else:
                         measure = partial(_measure_crowd, float(latency), (client, server), crowd)
-                    yield Measurement(key, measure, 1 if latency or crowd > 1 else None)
+                    yield Measurement(key, measure, 1)
 
 
 def _refuse(reason: str, _opened: object = None) -> Any:
@@ -315,22 +393,42 @@ def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[Item]:
         [(*pair, *(each.get(pair) for each in sums.values())) for pair in seconds],
     )  # fmt: skip
     theirs = seconds.get((COMUNICA, OURS_PLAIN))
-    for server in (OURS_PLAIN, RESTRICTED):
+    said: list[str] = []
+    slower: list[str] = []
+    for server, words in _OVER.items():
         ours = seconds.get((OURS, server))
         share = ours / theirs if ours is not None and theirs else None
         if (limit := _SHARES.get((benchmark, server, latency))) is not None:
             what = f"{benchmark}, {latency} ms: seconds on {server} by Comunica's over plain TPF"
             yield Target(what, share, limit)
         if share is not None:
-            slower = _slower(asked, server)
-            yield Finding(
-                f"{benchmark} with {latency} ms of latency added: our client on {server} takes "
-                f"{rounded(share)} of Comunica's time over plain fragments, with "
-                f"{rounded(requests[OURS, server])} requests to "
-                f"{rounded(requests[COMUNICA, OURS_PLAIN])}; slower than Comunica on the same "
-                f"server: {', '.join(slower) or 'no query'}.",
-                headline=True,
-            )
+            said.append(f"{rounded(share)} {words} ({rounded(requests[OURS, server])} requests)")
+            if queries := _slower(asked, server):
+                slower.append(f"{words} {', '.join(queries)}")
+    if said:
+        yield Finding(
+            f"{benchmark} with {latency} ms of latency added: by Comunica's time over plain "
+            f"fragments ({rounded(requests[COMUNICA, OURS_PLAIN])} requests), our client takes "
+            f"{', '.join(said)}; queries slower than with Comunica on the same server: "
+            f"{'; '.join(slower) or 'none'}.",
+            headline=True,
+        )  # fmt: skip
+    yield from _endpoint(benchmark, sums)
+
+
+def _endpoint(
+    benchmark: str, sums: Mapping[str, Mapping[tuple[str, str], float]]
+) -> Iterator[Finding]:
+    own, engine = (OURS, RESTRICTED), (OXIGRAPH, IN_PROCESS)
+    with suppress(KeyError):
+        text = (
+            f"{benchmark}: oxigraph, an endpoint's engine with the data in its memory, answers all "
+            f"queries in {rounded(sums['seconds'][engine])} s and "
+            f"{rounded(sums['client_cpu_ms'][engine] / 1000)} s of CPU; our client over our "
+            f"default server takes {rounded(sums['seconds'][own])} s, of which the server uses "
+            f"{rounded(sums['server_cpu_ms'][own] / 1000)} s of CPU."
+        )
+        yield Finding(text, headline=True)
 
 
 def _slower(asked: Results, server: str) -> list[str]:
@@ -343,34 +441,91 @@ def _slower(asked: Results, server: str) -> list[str]:
     return queries
 
 
+def _crowds(many: Results) -> Iterator[Finding]:
+    most = max(map(int, filter(str.isdecimal, many.distinct("crowd"))), default=0)
+    largest = many.where(crowd=most)
+    for benchmark, latency in dict.fromkeys(
+        (row["benchmark"], row["latency_ms"]) for row in largest.rows
+    ):
+        own = largest.where(benchmark=benchmark, latency_ms=latency)
+        answered = [
+            f"{_pair_name(row)} {rounded(float(row['results']))} in {rounded(float(taken))} s"
+            if (taken := row["seconds"]) else f"{_pair_name(row)} {rounded(float(row['results']))}"
+            for row in own.rows
+        ]  # fmt: skip
+        yield Finding(
+            f"{benchmark}, {most} clients at once with a query each, {latency} ms of latency "
+            f"added, answered in time: {'; '.join(answered)}.",
+            headline=True,
+        )
+
+
+def _exceptions(results: Results) -> Iterator[Finding]:
+    number = f"{len(results.rows):,} measurements"
+    wrong = [row for row in results.rows if row["right"] == "0"]
+    yield Finding(
+        f"{len(wrong):,} of {number} have an answer that differs from oxigraph's over the same "
+        f"data{_names(wrong)}."
+    )
+    for column, what in (("timeouts", "exceeded the time limit"), ("failed", "failed")):
+        rows = [row for row in results.rows if float(row[column] or 0)]
+        count = sum(float(row[column]) for row in rows)
+        yield Finding(f"{rounded(count)} queries of {number} {what}{_names(rows)}.")
+    if unknown := [row for row in results.rows if not row["right"] and not _unanswered(row)]:
+        yield Finding(
+            f"{len(unknown):,} of {number} have no answer of oxigraph to compare with: it "
+            f"exceeded the time limit itself{_names(unknown)}."
+        )
+
+
+def _unanswered(row: Mapping[str, str]) -> bool:
+    return bool(float(row["timeouts"] or 0) + float(row["failed"] or 0))
+
+
+def _names(rows: Iterable[Mapping[str, str]]) -> str:
+    return "".join(
+        dict.fromkeys(
+            f"; {_pair_name(row)}, {row['benchmark']} {row['query']}, {row['latency_ms']} ms"
+            for row in rows
+        )
+    )
+
+
 @contextmanager
 def _open(benchmark: Benchmark, settings: Sizes, run: Run) -> Iterator[OpenedTrack]:
-    data = run.folder / f"{_FILES[benchmark.name]}.nt"
+    data = run.folder / f"{_FILES[benchmark.name][1]}.nt"
     store = pyoxigraph.Store()
-    with lzma.open(benchmark.data) as packed:
-        store.bulk_load(packed, format=pyoxigraph.RdfFormat.N_TRIPLES)
-    # In the one form of N-Triples that every program reads.
-    graph = pyoxigraph.DefaultGraph()
-    store.dump(data, format=pyoxigraph.RdfFormat.N_TRIPLES, from_graph=graph)
-    answers = {
-        (query, k): right_answer(store, benchmark.queries[query][k]) for query, k in benchmark.mix()
-    }
+    reader = lzma.open if benchmark.data.suffix == ".xz" else open
+    with reader(benchmark.data, "rb") as file:
+        store.bulk_load(file, format=pyoxigraph.RdfFormat.N_TRIPLES)
+    if not data.exists():
+        # In the one form of N-Triples that every program reads.
+        graph = pyoxigraph.DefaultGraph()
+        store.dump(data, format=pyoxigraph.RdfFormat.N_TRIPLES, from_graph=graph)
+    answers: dict[tuple[str, int], SolutionBag | None] = {}
+    for query, k in benchmark.mix():
+        text = _LIMIT.sub("", benchmark.queries[query][k])
+        answer = answer_of_oxigraph(store, text, settings.seconds)
+        answers[query, k] = Counter(answer["rows"]) if "rows" in answer else None
     with ExitStack() as stack:
         servers = {}
-        for name in (OURS_PLAIN, RESTRICTED, REFERENCE):
+        for name in dict.fromkeys(server for _, server in benchmark.pairs):
+            if name == IN_PROCESS:
+                continue
             try:
                 opened = proxied_server(name, data, run.folder, run.static)
                 servers[name] = stack.enter_context(opened)
             except UnavailableError as error:
                 run.say(f"{name}: {error}")
-        yield OpenedTrack(benchmark, settings, servers, store, answers, stack, {})
+        yield OpenedTrack(benchmark, settings.seconds, servers, store, answers, stack)
 
 
 def _warm_up(opened: OpenedTrack) -> None:
-    for pair in opened.settings.pairs():
+    for pair in opened.benchmark.pairs:
         with suppress(UnavailableError):
-            for query in opened.benchmark.queries:
-                opened.ask(pair, [(query, 0)])
+            if pair[1] in opened.servers:
+                opened.prepare(pair)
+                opened.warm_up(pair)
 
 
 def _measure(
@@ -379,44 +534,48 @@ def _measure(
     server = opened.servers.get(pair[1])
     passed: Mapping[str, int] = {}
     cpu = 0.0
-    if server is None:
-        answer = opened.ask(pair, asked)
+    if pair[0] == OXIGRAPH:
+        answer = opened.ask(pair, asked, opened.seconds)
+    elif server is None:
+        raise UnavailableError(f"{pair[1]} is not running")
     else:
-        opened.client(pair[0])
+        opened.prepare(pair)
         server.passed(latency)
         before = server.server.process.usage()
-        answer = opened.ask(pair, asked)
+        answer = opened.ask(pair, asked, opened.seconds)
         cpu = server.server.process.usage().since(before).cpu
         passed = server.passed(0.0)
     answers = answer["answers"]
-    for each in answers:
-        if "error" in each and not opened.is_late(each):
-            raise MeasurementError(str(each["error"]))
+    errors = [each for each in answers if "error" in each]
+    late = [each for each in errors if each["seconds"] >= opened.seconds * 0.9]
+    reasons = [str(each["error"]) for each in errors if each not in late]
     right = [
         answers_rightly(
-            opened.benchmark.queries[query][k],
-            Counter(tuple(row) for row in each["rows"]),
-            opened.answers[query, k],
+            opened.benchmark.queries[query][k], Counter(tuple(row) for row in each["rows"]), whole
         )
         for (query, k), each in zip(asked, answers, strict=True)
-        if "rows" in each
+        if "rows" in each and (whole := opened.answers[query, k]) is not None
     ]
     return {
-        "seconds": max(each["seconds"] for each in answers),
+        "seconds": None if reasons else max(each["seconds"] for each in answers),
         "requests": passed.get("requests", 0),
         "bytes": passed.get("bytes", 0),
-        "client_cpu_ms": 1000 * answer["cpu"],
+        "client_cpu_ms": None if answer["cpu"] is None else 1000 * answer["cpu"],
         "server_cpu_ms": 1000 * cpu,
-        "results": len(right) if len(asked) > 1 else len(answers[0].get("rows", ())),
-        "right": int(all(right)),
-        "timeouts": sum(map(opened.is_late, answers)),
+        "results": (
+            len(answers) - len(errors) if len(asked) > 1 else len(answers[0].get("rows", ()))
+        ),
+        "right": int(all(right)) if right else None,
+        "timeouts": len(late),
+        "failed": len(reasons),
+        "why": reasons[0][:_LONGEST] if reasons else "",
     }
 
 
 def _measure_each(
-    latency: float, pair: tuple[str, str], query: str, opened: OpenedTrack
+    latency: float, pair: tuple[str, str], query: str, most: int, opened: OpenedTrack
 ) -> Iterator[ResultRow]:
-    for k in range(len(opened.benchmark.queries[query])):
+    for k in range(min(most, len(opened.benchmark.queries[query]))):
         yield {"instance": k, **_measure(latency, pair, [(query, k)], opened)}
 
 

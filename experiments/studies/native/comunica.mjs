@@ -45,6 +45,8 @@ async function timed(engine, { query, url, type, limit }) {
   return { ...found, first, seconds: seconds() };
 }
 
+// A connection that breaks after its query was answered must not end the others.
+process.on('unhandledRejection', (error) => console.error(error));
 const engine = new QueryEngine();
 for await (const line of createInterface({ input: process.stdin })) {
   const order = JSON.parse(line), { id, questions } = order;

@@ -1,22 +1,39 @@
 """``open-track``: a small run with real servers and clients."""
 
 import lzma
+import sys
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+import pyoxigraph
 import pytest
 
 from experiments.errors import UnavailableError
 from experiments.harness import peers
-from experiments.harness.items import Finding, Target
+from experiments.harness.items import Finding, Run, Target
+from experiments.harness.processes import Process, started
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.servers import OURS, REFERENCE
-from experiments.studies.client import COMUNICA, OURS_PLAIN, RESTRICTED, SolutionBag
+from experiments.studies import open_track
+from experiments.studies.client import (
+    COMUNICA,
+    OURS_PLAIN,
+    RESTRICTED,
+    ProxiedServer,
+    SolutionBag,
+    proxied_server,
+)
 from experiments.studies.open_track import (
+    IN_PROCESS,
+    LARGE,
     OXIGRAPH,
     PAIRS,
     OpenTrack,
+    Sizes,
+    answer_of_oxigraph,
     answers_rightly,
     read_benchmark,
 )
@@ -38,9 +55,9 @@ def folder(tmp_path: Path) -> Path:
         f'<{EX}p{n}> <{EX}label> "person {n}" .\n<{EX}p{n}> <{EX}knows> <{EX}p{(n * 7) % 40}> .\n'
         for n in range(40)
     ]
-    for name in ("bsbm", "watdiv"):
+    for name, data in (("bsbm", "bsbm-1000.nt.xz"), ("watdiv", "watdiv-10.nt.xz")):
         (tmp_path / name / "queries").mkdir(parents=True)
-        (tmp_path / name / "small.nt.xz").write_bytes(
+        (tmp_path / name / data).write_bytes(
             lzma.compress("".join(lines).replace("> <", ">\t<").encode())
         )
         for query, text in QUERIES.items():
@@ -96,12 +113,61 @@ def test_what_takes_too_long_is_a_timeout_and_ends(folder: Path, tmp_path: Path)
     assert sum(results.numbers("timeouts", client=OURS)) == 6
 
 
+def test_a_client_that_ends_fails_and_nothing_is_set_up_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def ending(name: str) -> AbstractContextManager[Process]:
+        return started(name, [sys.executable, "-c", "input(); raise SystemExit(3)"])
+
+    def serving(name: str, *others: Any) -> AbstractContextManager[ProxiedServer]:
+        begun.append(name)
+        return proxied_server(name, *others)
+
+    monkeypatch.setattr(open_track, "query_client", ending)
+    monkeypatch.setattr(open_track, "proxied_server", serving)
+    tables = small(folder, benchmarks=["BSBM"], latencies=[0], instances=1, clients=[OURS])
+    results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
+    assert results.complete
+    for server in (OURS_PLAIN, RESTRICTED):
+        assert results.numbers("failed", server=server) == [1.0, 1.0, 4.0]
+    assert all("ended with status 3" in row["why"] for row in results.rows)
+    assert not results.numbers("seconds")
+    assert len(begun) == len(set(begun))
+
+
+def test_oxigraph_is_ended_after_the_time() -> None:
+    store = pyoxigraph.Store()
+    iris = [pyoxigraph.NamedNode(f"{EX}{n}") for n in range(100)]
+    store.extend(
+        pyoxigraph.Quad(a, b, c) for a, b, c in zip(iris, iris[1:], iris[2:], strict=False)
+    )
+    everything = " . ".join(f"?a{n} ?b{n} ?c{n}" for n in range(9))
+    late = answer_of_oxigraph(store, f"SELECT (COUNT(*) AS ?n) {{ {everything} }}", 0.2)
+    assert "rows" not in late
+    assert late["seconds"] == 0.2
+    assert answer_of_oxigraph(store, "ASK { ?s ?p ?o }", 60.0)["rows"] == [("true",)]
+    assert "error" in answer_of_oxigraph(store, "no query", 60.0)
+
+
+def test_large_data_are_asked_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TPF_OPEN_TRACK", str(folder))
+    (folder / "watdiv/watdiv-100.nt").touch()
+    groups = OpenTrack().groups(Sizes(benchmarks=(LARGE,)), Run(1, tmp_path, lambda _text: None))
+    (keys,) = ([each.key for each in group.measurements] for group in groups)
+    assert {key["server"] for key in keys} == {OURS_PLAIN, RESTRICTED, IN_PROCESS}
+    assert {(key["latency_ms"], key["crowd"]) for key in keys} == {(0, 1)}
+
+
 def test_data_that_are_absent_are_a_line(tmp_path: Path) -> None:
     results = run(tmp_path / "results", OpenTrack(), tables=small(tmp_path / "nowhere"))
     assert results.complete
     assert list(results.left_out) == ["BSBM", "WatDiv"]
-    with pytest.raises(UnavailableError, match="TPF_OPEN_TRACK names the folder"):
-        read_benchmark("BSBM", tmp_path, 1)
+    with pytest.raises(UnavailableError, match="TPF_OPEN_TRACK names a folder"):
+        read_benchmark("BSBM", Sizes(data=str(tmp_path)))
 
 
 def test_a_limit_leaves_the_choice_and_nothing_else() -> None:
@@ -126,8 +192,8 @@ def test_the_report_compares_what_answered_all() -> None:
     rows += [row(OURS, OURS_PLAIN, "02", 1.0), row(COMUNICA, OURS_PLAIN, "02", 0.5)]
     items = list(OpenTrack().report(Results(rows, {}, {})))
     (finding,) = (i.text for i in items if isinstance(i, Finding) and "takes" in i.text)
-    assert "takes 0.8 of Comunica's time" in finding
-    assert "slower than Comunica on the same server: 02." in finding
+    assert "takes 0.8 over plain fragments (20 requests)" in finding
+    assert "slower than with Comunica on the same server: over plain fragments 02." in finding
     shares = [i.measured for i in items if isinstance(i, Target)]
     assert shares[:2] == [pytest.approx(0.8), None]
     fewer = [i for i in OpenTrack().report(Results(rows[:3], {}, {})) if isinstance(i, Finding)]
