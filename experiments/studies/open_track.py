@@ -60,6 +60,8 @@ _FILES: Final = {
 """Folder and data of each benchmark."""
 _UNASKED: Final = ("06",)
 """A regular expression over all labels, which nobody measures over fragments."""
+_HEAVY: Final = ("C3",)
+"""Tens of thousands of solutions: asked by one client, without latency, of the smaller data."""
 OXIGRAPH: Final = "oxigraph"
 IN_PROCESS: Final = "in process"
 PAIRS: Final = (
@@ -88,7 +90,7 @@ _COLUMNS: Final = {
 _ALL: Final = "all"
 """Stands where a query would: many clients at once, each with the next one of the mix."""
 _READY_SECONDS: Final = 60.0
-_WARM_SECONDS: Final = 8.0
+_WARM_SECONDS: Final = 6.0
 _LONGEST: Final = 300
 _FORKED: Final = multiprocessing.get_context("fork")
 _LIMIT: Final = re.compile(r"\b(LIMIT|OFFSET)\s+(\d+)", re.IGNORECASE)
@@ -99,8 +101,9 @@ _GRAPH: Final = re.compile(r"\b(CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 class Sizes:
     """Sizes: instances of each query, latencies in milliseconds, clients that ask at once.
 
-    With latency each query has `far_instances`. Large data are asked once, without latency and
-    crowds, for `large_seconds` at most; nor has the reference server them.
+    Many ask without latency only. With latency each query has `far_instances`, and the reference
+    server is left out: it makes others wait as ours does. Large data are asked once, without
+    latency, by one client, for `large_seconds` at most, and of our server only.
     """
 
     benchmarks: tuple[str, ...] = tuple(_FILES)
@@ -156,7 +159,9 @@ def read_benchmark(name: str, settings: Sizes) -> Benchmark:
     queries: dict[str, list[str]] = {}
     for file in next(filter(None, (sorted(f.glob("queries/*-*.rq")) for f in folders)), ()):
         query = file.stem.partition("-")[0]
-        if query not in _UNASKED and len(queries.setdefault(query, [])) < settings.instances:
+        if query in _UNASKED or (name == LARGE and query in _HEAVY):
+            continue
+        if len(queries.setdefault(query, [])) < settings.instances:
             queries[query].append(file.read_text(encoding="utf-8"))
     if data is None or not queries:
         raise UnavailableError(
@@ -231,7 +236,8 @@ class OpenedTrack:
     def warm_up(self, pair: tuple[str, str]) -> None:
         """Ask each query once, small answers first, until the time is over."""
         end = time.perf_counter() + _WARM_SECONDS
-        for query in sorted(self.benchmark.queries, key=self._size):
+        queries = [query for query in self.benchmark.queries if query not in _HEAVY]
+        for query in sorted(queries, key=self._size):
             if (pair, query) in self.too_slow:
                 continue
             if (left := end - time.perf_counter()) <= 0 or pair[0] not in self.clients:
@@ -337,10 +343,13 @@ class OpenTrack:
 
 def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[Measurement]:
     for latency in settings.latencies:
-        for crowd in settings.crowds:
-            for query in benchmark.queries if crowd == 1 else (_ALL,):
+        for crowd in settings.crowds if latency == 0 else (1,):
+            queries = [query for query in benchmark.queries if not latency or query not in _HEAVY]
+            for query in queries if crowd == 1 else (_ALL,):
                 for client, server in benchmark.pairs:
-                    if client == OXIGRAPH and (crowd > 1 or latency):
+                    if (latency and server == REFERENCE) or (
+                        client == OXIGRAPH and (crowd > 1 or latency)
+                    ):
                         continue
                     key: dict[str, str | int | float] = {
                         "benchmark": benchmark.name, "latency_ms": latency, "crowd": crowd,
@@ -582,5 +591,6 @@ def _measure_each(
 def _measure_crowd(
     latency: float, pair: tuple[str, str], crowd: int, opened: OpenedTrack
 ) -> Iterator[ResultRow]:
-    asked = list(islice(cycle(opened.benchmark.mix()), crowd))
+    mix = [each for each in opened.benchmark.mix() if each[0] not in _HEAVY]
+    asked = list(islice(cycle(mix), crowd))
     yield {"instance": 0, **_measure(latency, pair, asked, opened)}

@@ -94,11 +94,11 @@ def test_comunica_and_the_reference_server(folder: Path, tmp_path: Path) -> None
         peers.package("@ldf/server")
     except UnavailableError as error:
         pytest.skip(str(error))
-    tables = small(folder, benchmarks=["BSBM"], latencies=[1], instances=1)
+    tables = small(folder, benchmarks=["BSBM"], latencies=[0], instances=1)
     results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
     assert results.complete
     assert results.failures == {}
-    assert len(results.rows) == 3 * (len(PAIRS) - 1)
+    assert len(results.rows) == 3 * len(PAIRS) - 1
     assert set(results.numbers("right")) == {1.0}
     assert results.numbers("results", client=COMUNICA, server=REFERENCE, crowd=4) == [4.0]
 
@@ -151,15 +151,29 @@ def test_oxigraph_is_ended_after_the_time() -> None:
     assert "error" in answer_of_oxigraph(store, "no query", 60.0)
 
 
-def test_large_data_are_asked_once(
+def test_what_takes_longest_is_asked_least(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TPF_OPEN_TRACK", str(folder))
     (folder / "watdiv/watdiv-100.nt").touch()
-    groups = OpenTrack().groups(Sizes(benchmarks=(LARGE,)), Run(1, tmp_path, lambda _text: None))
-    (keys,) = ([each.key for each in group.measurements] for group in groups)
-    assert {key["server"] for key in keys} == {OURS_PLAIN, RESTRICTED, IN_PROCESS}
-    assert {(key["latency_ms"], key["crowd"]) for key in keys} == {(0, 1)}
+    (folder / "watdiv/queries/C3-1.rq").touch()
+    sizes = Sizes(benchmarks=("WatDiv", LARGE))
+    usual, large = (
+        [each.key for each in group.measurements]
+        for group in OpenTrack().groups(sizes, Run(1, tmp_path, lambda _text: None))
+    )
+    assert {key["query"] for key in large} == {"01", "02"}
+    assert {key["server"] for key in large} == {OURS_PLAIN, RESTRICTED, IN_PROCESS}
+    assert {(key["latency_ms"], key["crowd"]) for key in large} == {(0, 1)}
+    heavy = [key for key in usual if key["query"] == "C3"]
+    assert {(key["latency_ms"], key["crowd"]) for key in heavy} == {(0, 1)}
+    assert {(key["latency_ms"], key["crowd"]) for key in usual} == {
+        (0, 1),
+        (0, 8),
+        (0, 64),
+        (50, 1),
+    }
+    assert not [key for key in usual if key["latency_ms"] and key["server"] == REFERENCE]
 
 
 def test_data_that_are_absent_are_a_line(tmp_path: Path) -> None:
