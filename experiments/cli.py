@@ -55,7 +55,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 )
 STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 30, "cost-model": 0.1, "fragments": 7, "annotation-methods": 33,
-    "conference": 20, "taxi": 4, "csparql": 26, "citybench": 28, "client": 12, "open-track": 22,
+    "conference": 20, "taxi": 4, "csparql": 26, "citybench": 17, "client": 12, "open-track": 22,
     "load": 9, "adaptivity": 2,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""

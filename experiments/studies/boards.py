@@ -171,6 +171,8 @@ SIDES = ("server_percent", "cache_percent", "clients_percent")
 """The columns of what all processes use."""
 BUSY = 75.0
 """Percent of each core from which on the machine is the limit."""
+COMPLETE = 0.999
+"""The share of an answer from which on it counts as complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +230,15 @@ def watch(
     ]
     starts: dict[int, float] = {}
     rows: list[ResultRow] = []
+    peaks: list[float] = []
 
     def look_until(seconds: float) -> None:
         while (now := watched.elapsed()) < seconds:
             time.sleep(max(0.0, min(1 + len(rows), seconds) - now))
             if watched.elapsed() >= 1 + len(rows):
-                rows.append({"kind": "second", "second": len(rows) + 1, **watched.percents()})
+                percents, peak = watched.percents()
+                rows.append({"kind": "second", "second": len(rows) + 1, **percents})
+                peaks.append(peak)
 
     while len(starts) < share:
         look_until(watched.elapsed() + 0.1)
@@ -248,7 +253,7 @@ def watch(
             raise kind(f"{share - len(starts)} client processes do not start")
     look_until(max(looks.first, watched.elapsed()))
     begin, before = _marks(clients), watched.usages()
-    began = time.time()
+    began, peaks_before = time.time(), len(peaks)
     look_until(watched.elapsed() + looks.steady)
     end, after = _marks(clients), watched.usages()
     ended = time.time()
@@ -260,7 +265,8 @@ def watch(
     if side.order["mode"] == "stream":
         # It would wait for its readers.
         side.server.process.kill()
-    failure = _failure(watched.first, before, after)
+    peak = max([*peaks[peaks_before:], _peak(after, before)])
+    failure = MachineLimitError if peak > BUSY else _failure(watched.first, before)
     if "error" in published:
         raise failure(f"the feed failed: {published['error']}")
     why = [reason for report in reports for reason in report["errors"]]
@@ -269,6 +275,8 @@ def watch(
         raise failure(f"clients do not get their results: {'; '.join(why[:2])}")
     try:
         arrived = arrivals(reports, published["sent"], (began, ended))
+    except MachineLimitError:
+        raise
     except MeasurementError as error:
         raise failure(str(error)) from error
     first = [float(str(row["client_percent"])) for row in rows[: int(looks.first)]]
@@ -290,6 +298,7 @@ def watch(
             },
             "server_memory_mib": memory / 2**20,
             "cores": len(os.sched_getaffinity(0)),
+            "peak_percent": peak,
             **arrived,
             "updates": sum(report["updates"] for report in reports),
             "failed": sum(report["failed"] for report in reports),
@@ -340,11 +349,11 @@ class _Watched:
     def elapsed(self) -> float:
         return time.perf_counter() - self.first[0].wall
 
-    def percents(self) -> ResultRow:
-        """Return percent of a core since the last sample."""
+    def percents(self) -> tuple[ResultRow, float]:
+        """Return percent of a core, and the peak, since the last sample."""
         now, before = self.usages(), self._last
         self._last = now
-        return _shares(now, before)
+        return _shares(now, before), _peak(now, before)
 
 
 def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
@@ -359,14 +368,16 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
 
 
 def _failure(*looks: _Usages) -> type[MeasurementError]:
-    limit = BUSY * len(os.sched_getaffinity(0))
-    filled = any(_all_shares(now, before) > limit for before, now in pairwise(looks))
+    filled = any(_peak(now, before) > BUSY for before, now in pairwise(looks))
     return MachineLimitError if filled else MeasurementError
 
 
-def _all_shares(now: _Usages, before: _Usages) -> float:
+def _peak(now: _Usages, before: _Usages) -> float:
+    """Return percent of the cores; or of its one core, where a client's process took more of it."""
     shares = _shares(now, before)
-    return sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
+    used = sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
+    each = [one.since(other).percent_of_core for one, other in zip(now[2], before[2], strict=True)]
+    return max(used / len(os.sched_getaffinity(0)), *each)
 
 
 def renewals(
@@ -421,9 +432,14 @@ def used(row: Mapping[str, str]) -> float:
 
 
 def is_busy(row: Mapping[str, str]) -> bool:
-    """True if the machine was the limit: its cores were nearly busy."""
+    """True if the machine was the limit.
+
+    Its cores were nearly busy all the time, or in one second of a measurement that is incomplete.
+    """
     cores = float(row["cores"] or 0)
-    return bool(cores) and used(row) > BUSY * cores
+    late = float(row.get("completeness") or 1) < COMPLETE
+    peak = float(row.get("peak_percent") or 0) if late else 0.0
+    return peak > BUSY or (bool(cores) and used(row) > BUSY * cores)
 
 
 def marked(

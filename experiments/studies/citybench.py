@@ -33,9 +33,11 @@ from experiments.harness.items import (
 )
 from experiments.harness.processes import Process
 from experiments.harness.report import rounded, shown_value
-from experiments.harness.results import Results
+from experiments.harness.results import MACHINE_LIMIT, Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 from experiments.studies.boards import (
+    BUSY,
+    COMPLETE,
     CQELS_MODE,
     CSPARQL_MODE,
     PLACES,
@@ -48,6 +50,7 @@ from experiments.studies.boards import (
     Side,
     client_processes,
     engine_settings,
+    is_busy,
     marked,
     need_java,
     timed,
@@ -73,8 +76,11 @@ UNNAMED = {
 }
 """The others, whose answers name none in these data, and why."""
 MOST_ROWS = 100_000
-"""An answer of more is not measured: Q2 joins four windows on nothing, so that its rows grow with
-the fourth power of the rate."""
+"""An answer of more is not measured where all its rows come to a client, or where it names so many
+observations: Q2 joins readings on nothing, so that its rows grow with the fourth power of the rate,
+and Q8 joins two windows and the events of a library."""
+COSTLY = 10.0
+"""Percent of a core from which on one query's client is one that fragments do not suit."""
 
 _DATA = Path(__file__).parents[3] / "shared/data/citybench"
 _START = datetime(2014, 8, 1, 8, 0, tzinfo=UTC)
@@ -148,9 +154,8 @@ class CityOracle:
         readings: Sequence[Mapping[str, Sequence[Quad]]],
         per_window: int,
     ) -> None:
-        self._query = re.sub(
-            r"select\s[^{]*?\bwhere", _distinct, city.sparql(name), flags=re.I | re.S
-        )
+        self._whole = city.sparql(name)
+        self._query = re.sub(r"select\s[^{]*?\bwhere", _distinct, self._whole, flags=re.I | re.S)
         self._readings = readings
         self._per_window = per_window
         self._store = ox.Store()
@@ -161,17 +166,27 @@ class CityOracle:
     def expected(self, tick: int) -> set[str]:
         """Return the observations of a tick in the answer, up to `MOST_ROWS` rows."""
         if tick not in self._answers:
-            window = [self._facts(n) for n in range(max(0, tick + 1 - self._per_window), tick + 1)]
-            for quads in window:
-                self._store.extend(quads)
-            try:
-                named = self._named()
-            finally:
-                for quads in window:
-                    for quad in quads:
-                        self._store.remove(quad)
-            self._answers[tick] = named & {str(quad.subject) for quad in window[-1]}
+            with self._window(tick) as window:
+                self._answers[tick] = self._named() & {str(quad.subject) for quad in window[-1]}
         return self._answers[tick]
+
+    def rows(self, tick: int) -> int:
+        """Return how many rows the whole answer has at a tick, repeated ones included."""
+        with self._window(tick):
+            rows = self._store.query(self._whole)
+            assert isinstance(rows, ox.QuerySolutions)
+            return sum(1 for _ in rows)
+
+    @contextmanager
+    def _window(self, tick: int) -> Iterator[list[list[ox.Quad]]]:
+        window = [self._facts(n) for n in range(max(0, tick + 1 - self._per_window), tick + 1)]
+        for quads in window:
+            self._store.extend(quads)
+        try:
+            yield window
+        finally:
+            for quad in (quad for quads in window for quad in quads):
+                self._store.remove(quad)
 
     def _facts(self, tick: int) -> list[ox.Quad]:
         readings = self._readings[tick].values()
@@ -213,7 +228,6 @@ def _n_quads(quad: Quad) -> str:
 
 
 _MODES = (STREAMER, CQELS_MODE, CSPARQL_MODE)
-_COMPLETE = 0.999
 _CITY = "city"
 _SENSORS = "sensors"
 _NAMED_STREAM: Final = re.compile(r"STREAM\s+<(https?://[^>]+)>")
@@ -224,25 +238,31 @@ _START_PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment; times in seconds. `varied` queries have all rates and instances."""
+    """Sizes of the experiment; times in seconds.
+
+    Of `varied` queries all rates and instances are measured, of `crowded` ones a `crowd`, too.
+    """
 
     queries: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
     spark_queries: tuple[str, ...] = ("Q1",)
-    spark_instances: tuple[int, ...] = (10, 100)
+    spark_instances: tuple[int, ...] = (10,)
     rates: tuple[float, ...] = (1.0, 5.0)
-    instances: tuple[int, ...] = (1, 10, 100)
-    varied: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
+    instances: tuple[int, ...] = (1, 10)
+    varied: tuple[str, ...] = ("Q1", "Q2", "Q5", "Q8", "Q9")
+    crowd: int = 100
+    crowded: tuple[str, ...] = ("Q1", "Q5")
     lead: float = 0.1
     jitter: float = 0.05
     processes: int = 4
     seconds: float = 5.0
+    late: float = 6.0
     spark_grace: float = 15.0
 
     @classmethod
     def quick(cls) -> Self:
         return cls(
             queries=("Q1",), spark_queries=(), rates=(1.0,), instances=(1, 5), varied=("Q1",),
-            processes=1, seconds=2.0,
+            crowded=(), processes=1, seconds=2.0,
         )  # fmt: skip
 
     def planned_on_spark(self) -> Iterator[tuple[str, float, int]]:
@@ -261,6 +281,8 @@ class Sizes:
                 yield name, rate, self.instances[0]
             for count in self.instances[1:]:
                 yield name, self.rates[0], count
+        for name in self.crowded:
+            yield name, self.rates[0], self.crowd
 
 
 @dataclass(slots=True)
@@ -279,10 +301,11 @@ class OpenedCity:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """A query's readings and expected observations, by tick."""
+    """A query's readings, and the expected observations and number of rows by tick."""
 
     readings: Sequence[Mapping[str, Sequence[Quad]]]
     expected: Callable[[int], set[str]]
+    rows: Callable[[int], int]
 
 
 class CityBenchQueries:
@@ -299,7 +322,7 @@ class CityBenchQueries:
     values = (
         "completeness", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "expected",
         "server_percent", "clients_percent", "server_memory_mib", "requests", "bytes", "seconds",
-        "updates", "failed", "start_seconds", "cores", "why",
+        "updates", "failed", "start_seconds", "cores", "peak_percent", "why",
         "head_bytes", "sent_bytes",
     )  # fmt: skip
 
@@ -327,17 +350,9 @@ class CityBenchQueries:
         """Return completeness and latency by query, rate and number of queries."""
         one = min(results.distinct("instances"), key=float, default="")
         slow = min(results.distinct("rate"), key=float, default="")
+        yield from _costly(results, slow)
         for mode in results.distinct("mode"):
-            chosen = results.where(mode=mode)
-            complete, latency = chosen.numbers("completeness"), chosen.numbers("latency_p50_ms")
-            if complete:
-                yield Finding(
-                    f"CityBench, {mode}: complete in "
-                    f"{sum(share >= _COMPLETE for share in complete)} of {len(complete)} "
-                    f"measurements, the least {rounded(100 * min(complete))} %; median latencies "
-                    f"of {shown_value(min(latency))} to {shown_value(max(latency))} ms.",
-                    headline=True,
-                )
+            yield from _completeness(results, mode)
         for rate, instances in [
             *((rate, one) for rate in sorted(results.distinct("rate"), key=float)),
             *((slow, n) for n in sorted(results.distinct("instances"), key=float) if n != one),
@@ -359,6 +374,67 @@ class CityBenchQueries:
         columns = (*self.keys, *self.values)
         rows = [[row[name] or None for name in columns] for row in results.rows]
         yield Table("All measurements", columns, rows)
+
+
+def _costly(results: Results, rate: str) -> Iterator[Finding]:
+    """Say where fragments are the wrong choice, and how many clients a machine carries."""
+    costs: dict[str, float] = {}
+    cores = 0.0
+    for row in results.where(mode=STREAMER.name, rate=rate).rows:
+        if _complete(row):
+            cost = float(row["clients_percent"]) / float(row["instances"])
+            costs[row["query"]] = max(cost, costs.get(row["query"], 0.0))
+            cores = float(row["cores"])
+    if not costs:
+        return
+    carried = {
+        query: f"{query}: {rounded(cost)} % of a core, {int(BUSY * cores / cost)} clients"
+        for query, cost in sorted(costs.items(), key=lambda each: -each[1])
+    }
+    costly = [text for query, text in carried.items() if costs[query] >= COSTLY]
+    others = [text for query, text in carried.items() if costs[query] < COSTLY]
+    machine = f"a machine of {int(cores)} cores whose clients get new readings each second"
+    if costly:
+        yield Finding(
+            "Fragments are the wrong choice for joins of which most rows change with each reading: "
+            "every client computes all of them anew. What one query costs its client, and how "
+            f"many such clients fill {machine}: {'; '.join(costly)}. Register these queries on "
+            "the server.",
+            headline=True,
+        )
+    if others:
+        yield Finding(
+            f"The other queries cost a client little, but many clients fill {machine}, where "
+            f"queries on the server would not: {'; '.join(others)}.",
+            headline=True,
+        )
+
+
+def _complete(row: Mapping[str, str]) -> bool:
+    return bool(row["completeness"]) and float(row["completeness"]) >= COMPLETE
+
+
+def _completeness(results: Results, mode: str) -> Iterator[Finding]:
+    measured = [row for row in results.where(mode=mode).rows if row["completeness"]]
+    fitting = [row for row in measured if _complete(row) or not is_busy(row)]
+    not_answered = [
+        name for name, why in results.failures.items()
+        if f", mode {mode}, " in name and why.startswith(MACHINE_LIMIT)
+    ]  # fmt: skip
+    limited = len(measured) - len(fitting) + len(not_answered)
+    more = f"; in {limited} more the machine was the limit" if limited else ""
+    if not fitting:
+        if limited:
+            yield Finding(f"CityBench, {mode}: the machine was the limit in all {limited}.")
+        return
+    least = min(float(row["completeness"]) for row in fitting)
+    latency = [float(row["latency_p50_ms"]) for row in fitting]
+    yield Finding(
+        f"CityBench, {mode}: complete in {sum(map(_complete, fitting))} of {len(fitting)} "
+        f"measurements, the least {rounded(100 * least)} %{more}; median latencies of "
+        f"{shown_value(min(latency))} to {shown_value(max(latency))} ms.",
+        headline=True,
+    )
 
 
 @contextmanager
@@ -400,7 +476,12 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
     ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else _START_PATIENCE)
     if name not in UNNAMED:
         # An answer too large to be told is found before anybody is asked for it.
-        ticks.expected(round(CITYBENCH_WINDOW * rate))
+        full = round(CITYBENCH_WINDOW * rate)
+        ticks.expected(full)
+        if not mode.engine and (size := ticks.rows(full)) > MOST_ROWS:
+            raise MachineLimitError(
+                f"each client's answer has {size:,} rows, most of them new {rate:g} times a second"
+            )
     with (
         opened.limits.of((name, mode.name, rate), count),
         _server(mode, count, opened) as server,
@@ -417,7 +498,10 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
             feed |= {"mode": "facts", "url": f"{server.url}{_CITY}"}
             order |= {"mode": "facts", "url": f"{server.url}{_CITY}", "jitter": settings.jitter}
         order |= {"whole": mode.engine == "csparql", "answered": mode.spark}
-        grace = settings.spark_grace if mode.spark else CITYBENCH_WINDOW / 2
+        grace = settings.spark_grace if mode.spark else CITYBENCH_WINDOW
+        if not mode.engine:
+            # A client of which the last evaluation took long has another one to make.
+            grace = settings.late
         queries = [_text(name, mode, server, number, opened) for number in range(count)]
         for stream in {each for text in queries for each in _NAMED_STREAM.findall(text)}:
             url = f"{server.url}streams/{quote(stream, safe='')}"
@@ -426,7 +510,7 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
         rows = watch(
             Side(server, None, order, queries, feed), opened.clients, opened.feed,
             Looks(1 / rate, settings.seconds, grace),
-            _no_arrivals if name in UNNAMED else partial(_arrivals, ticks, count),
+            _no_arrivals if name in UNNAMED else partial(_arrivals, ticks, count, mode),
         )  # fmt: skip
     whole = CityBenchQueries.values
     return [{name: value for name, value in rows[-1].items() if name in whole}]
@@ -445,7 +529,7 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
         seconds = 2 * opened.settings.seconds + start
         readings = opened.city.readings(opened.city.sensors(name), int(rate * seconds))
         oracle = CityOracle(opened.city, name, readings, round(CITYBENCH_WINDOW * rate))
-        opened.ticks[name, rate, start] = Ticks(readings, oracle.expected)
+        opened.ticks[name, rate, start] = Ticks(readings, oracle.expected, oracle.rows)
     return opened.ticks[name, rate, start]
 
 
@@ -456,6 +540,7 @@ def _no_arrivals(*_: object) -> ResultRow:
 def _arrivals(
     ticks: Ticks,
     count: int,
+    mode: Mode,
     reports: Sequence[Mapping[str, Any]],
     sent: Sequence[float],
     within: tuple[float, float],
@@ -472,6 +557,8 @@ def _arrivals(
         for _, what, at, _ in report["arrivals"]
         if what in published
     ]
+    if mode.spark and not latencies and not any(report["errors"] for report in reports):
+        raise MachineLimitError("Spark's answers were not in time")
     return {
         **timed(latencies, reports),
         "latency_p99_ms": percentile(latencies, 99),

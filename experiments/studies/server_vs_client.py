@@ -175,7 +175,7 @@ class ServerVsClient:
         "client_first_percent", "start_seconds", "start_server_cpu_s", "start_client_cpu_s",
         "start_bytes", "seconds", "requests", "bytes", "updates", "failed", "latency_p50_ms",
         "latency_p95_ms", "completeness", "server_memory_mib", "cores", "why", "head_bytes",
-        "sent_bytes", "look_requests", "look_sent", "look_heads", "look_bodies",
+        "sent_bytes", "look_requests", "look_sent", "look_heads", "look_bodies", "peak_percent",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:

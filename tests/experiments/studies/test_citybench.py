@@ -9,10 +9,11 @@ from annotations.terms import Quad
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError
 from experiments.harness.items import Finding
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
+from experiments.harness.results import MACHINE_LIMIT, Results
 from experiments.studies.boards import (
     CQELS_MODE,
     CSPARQL_MODE,
+    SPARK_MODE,
     START_SECONDS,
     STREAMER,
     MachineLimits,
@@ -92,20 +93,28 @@ def test_an_answer_too_large_is_refused_before_it_is_computed(data: City) -> Non
     with pytest.raises(MachineLimitError, match="more than 100,000 rows"):
         oracle.expected(15)
     assert len(oracle.expected(2)) == 8
+    # Of a tick nothing is left for the next one.
+    assert oracle.rows(2) == oracle.rows(2) == 10_935
 
 
 def test_completeness_counts_what_was_published_in_the_span() -> None:
-    ticks = Ticks([], [{"a"}, {"b", "c"}, {"d"}].__getitem__)
+    ticks = Ticks([], [{"a"}, {"b", "c"}, {"d"}].__getitem__, [1, 2, 3].__getitem__)
     reports: list[dict[str, Any]] = [
         {"arrivals": [[0, "a", 10.1, 1], [0, "b", 11.5, 1]], "errors": []},
         {"arrivals": [[0, "b", 12.0, 1], [0, "c", 12.0, 1], [0, "d", 13.0, 1]], "errors": []},
     ]
-    row = _arrivals(ticks, 2, reports, [10.0, 11.0, 12.0], (10.5, 11.5))
+    row = _arrivals(ticks, 2, STREAMER, reports, [10.0, 11.0, 12.0], (10.5, 11.5))
     assert row["expected"] == 4
     assert row["completeness"] == 0.75
     assert row["latency_p50_ms"] == pytest.approx(1000)
     with pytest.raises(MeasurementError, match="nothing was published"):
-        _arrivals(ticks, 2, reports, [10.0], (10.5, 11.5))
+        _arrivals(ticks, 2, STREAMER, reports, [10.0], (10.5, 11.5))
+    silent = [{"arrivals": [], "errors": []}]
+    with pytest.raises(MeasurementError, match="nothing arrived") as failed:
+        _arrivals(ticks, 2, STREAMER, silent, [10.0], (9.5, 11.5))
+    assert not isinstance(failed.value, MachineLimitError)
+    with pytest.raises(MachineLimitError, match="not in time"):
+        _arrivals(ticks, 2, SPARK_MODE, silent, [10.0], (9.5, 11.5))
 
 
 def test_sensors_go_on_for_as_long_as_clients_are_waited_for(tmp_path: Path) -> None:
@@ -157,16 +166,35 @@ def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_sentences_follow_the_data() -> None:
-    def row(mode: str, completeness: float | str, query: str = "Q1") -> dict[str, str]:
+    def row(mode: str, completeness: float | str, **others: Any) -> dict[str, str]:
         values = {
-            "query": query, "mode": mode, "rate": 1, "instances": 1, "completeness": completeness,
-            "latency_p50_ms": 20 if completeness else "", "server_percent": 1,
-        }  # fmt: skip
+            "query": "Q1", "mode": mode, "rate": 1, "instances": 1, "completeness": completeness,
+            "latency_p50_ms": 20 if completeness else "", "server_percent": 1, "cores": 2,
+            "clients_percent": 2, "peak_percent": 50,
+        } | others  # fmt: skip
         names = (*CityBenchQueries.keys, *CityBenchQueries.values)
         return {name: str(values.get(name, "")) for name in names}
 
-    rows = [row("CQELS mode", 1.0), row("C-SPARQL mode", 0.5), row("CQELS mode", "", "Q7")]
-    items = CityBenchQueries().report(Results(rows, {}, {}))
-    text = "\n".join(item.text for item in items if isinstance(item, Finding))
-    assert "CQELS mode: complete in 1 of 1 measurements, the least 100 %" in text
+    streamer = STREAMER.name
+    rows = [
+        row("CQELS mode", 1.0), row("C-SPARQL mode", 0.5), row("CQELS mode", "", query="Q7"),
+        row(streamer, 1.0), row(streamer, 0.9, instances=10), row(streamer, 1.0, peak_percent=99),
+        row(streamer, 0.2, instances=100, peak_percent=80, clients_percent=120),
+        row(streamer, 1.0, query="Q8", instances=2, clients_percent=30),
+    ]  # fmt: skip
+    failures = {
+        "query Q8, mode query streamer, rate 5": f"{MACHINE_LIMIT}many rows",
+        "query Q2, mode query streamer, rate 5": "something else",
+        "query Q2, mode CQELS mode, rate 5": f"{MACHINE_LIMIT}many rows",
+    }
+    items = CityBenchQueries().report(Results(rows, {}, failures))
+    texts = [item.text for item in items if isinstance(item, Finding)]
+    text = "\n".join(texts)
+    assert "CQELS mode: complete in 1 of 1 measurements, the least 100 %; in 1 more the" in text
     assert "C-SPARQL mode: complete in 0 of 1 measurements, the least 50 %" in text
+    assert "streamer: complete in 3 of 4 measurements, the least 90 %; in 2 more the" in text
+    # It begins with what fragments are the wrong choice for.
+    assert texts[0].startswith("Fragments are the wrong choice")
+    assert "Q8: 15 % of a core, 10 clients" in texts[0]
+    assert "Q1" not in texts[0]
+    assert "Q1: 2 % of a core, 75 clients" in texts[1]

@@ -171,6 +171,9 @@ def test_the_machine_is_the_limit_where_server_clients_and_feed_filled_it_once()
     assert _failure(nothing, used(0.2, 0.2, 1e3, 1)) is MachineLimitError
     assert _failure(nothing, used(0, 1e3, 0, 1), used(0, 1e3, 0, 1e6)) is MachineLimitError
     assert _failure(nothing, used(0, 0, 0, 1e6), used(0, 1e3, 0, 1e6 + 1)) is MachineLimitError
+    # A client's process has one core, whatever the others do.
+    assert _failure(nothing, used(0, 0.7, 0, 1)) is MeasurementError
+    assert _failure(nothing, used(0, 0.8, 0, 1)) is MachineLimitError
 
 
 def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
