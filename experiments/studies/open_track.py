@@ -394,45 +394,61 @@ def _sums(results: Results, column: str) -> dict[tuple[str, str], float]:
 
 
 def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[Item]:
-    sums = {column: _sums(asked, column) for column in _COLUMNS}
+    light = Results([row for row in asked.rows if row["query"] not in _HEAVY], {}, {})
+    sums = {column: _sums(light, column) for column in _COLUMNS}
     seconds, requests = sums["seconds"], sums["requests"]
-    title = f"{benchmark}: all queries, one after the other, {latency} ms of latency added"
+    heavy = [query for query in asked.distinct("query") if query in _HEAVY]
+    but = f" but {', '.join(heavy)}" if heavy else ""
+    title = f"{benchmark}: all queries{but}, one after the other, {latency} ms of latency added"
     yield Table(
         title, ("client", "server", *_COLUMNS.values()),
         [(*pair, *(each.get(pair) for each in sums.values())) for pair in seconds],
     )  # fmt: skip
-    theirs = seconds.get((COMUNICA, OURS_PLAIN))
     said: list[str] = []
     slower: list[str] = []
     for server, words in _OVER.items():
-        ours = seconds.get((OURS, server))
+        # Shares of Comunica's time over plain fragments of the same program.
+        plain = (COMUNICA, REFERENCE if server == REFERENCE else OURS_PLAIN)
+        ours, theirs = seconds.get((OURS, server)), seconds.get(plain)
         share = ours / theirs if ours is not None and theirs else None
         if (limit := _SHARES.get((benchmark, server, latency))) is not None:
             what = f"{benchmark}, {latency} ms: seconds on {server} by Comunica's over plain TPF"
             yield Target(what, share, limit)
         if share is not None:
-            said.append(f"{rounded(share)} {words} ({rounded(requests[OURS, server])} requests)")
+            said.append(
+                f"{rounded(share)} {words} ({rounded(requests[OURS, server])} requests to "
+                f"{rounded(requests[plain])})"
+            )
             if queries := _slower(asked, server):
                 slower.append(f"{words} {', '.join(queries)}")
     if said:
         yield Finding(
-            f"{benchmark} with {latency} ms of latency added: by Comunica's time over plain "
-            f"fragments ({rounded(requests[COMUNICA, OURS_PLAIN])} requests), our client takes "
+            f"{benchmark} with {latency} ms of latency added: for all queries{but}, our client "
+            f"takes these shares of the time that Comunica takes over plain fragments: "
             f"{', '.join(said)}; queries slower than with Comunica on the same server: "
             f"{'; '.join(slower) or 'none'}.",
             headline=True,
         )  # fmt: skip
-    yield from _endpoint(benchmark, sums)
+    yield from _endpoint(f"{benchmark}, all queries{but}", sums)
+    for query in heavy:
+        rows = [row for row in asked.where(query=query).rows if row["seconds"]]
+        took = [
+            f"{_pair_name(row)} {'more than ' * bool(_unanswered(row))}"
+            f"{rounded(float(row['seconds']))} s"
+            for row in rows
+        ]
+        yield Finding(
+            f"{benchmark} {query}, with tens of thousands of solutions, takes {'; '.join(took)}.",
+            headline=True,
+        )
 
 
-def _endpoint(
-    benchmark: str, sums: Mapping[str, Mapping[tuple[str, str], float]]
-) -> Iterator[Finding]:
+def _endpoint(which: str, sums: Mapping[str, Mapping[tuple[str, str], float]]) -> Iterator[Finding]:
     own, engine = (OURS, RESTRICTED), (OXIGRAPH, IN_PROCESS)
     with suppress(KeyError):
         text = (
-            f"{benchmark}: oxigraph, an endpoint's engine with the data in its memory, answers all "
-            f"queries in {rounded(sums['seconds'][engine])} s and "
+            f"{which}: oxigraph, an endpoint's engine with the data in its memory, answers in "
+            f"{rounded(sums['seconds'][engine])} s and "
             f"{rounded(sums['client_cpu_ms'][engine] / 1000)} s of CPU; our client over our "
             f"default server takes {rounded(sums['seconds'][own])} s, of which the server uses "
             f"{rounded(sums['server_cpu_ms'][own] / 1000)} s of CPU."

@@ -206,9 +206,15 @@ def test_the_report_compares_what_answered_all() -> None:
     rows += [row(OURS, OURS_PLAIN, "02", 1.0), row(COMUNICA, OURS_PLAIN, "02", 0.5)]
     items = list(OpenTrack().report(Results(rows, {}, {})))
     (finding,) = (i.text for i in items if isinstance(i, Finding) and "takes" in i.text)
-    assert "takes 0.8 over plain fragments (20 requests)" in finding
+    assert "plain fragments: 0.8 over plain fragments (20 requests to 20)" in finding
     assert "slower than with Comunica on the same server: over plain fragments 02." in finding
     shares = [i.measured for i in items if isinstance(i, Target)]
     assert shares[:2] == [pytest.approx(0.8), None]
+    heavy = row(COMUNICA, OURS_PLAIN, "C3", 60.0) | {"timeouts": "1"}
+    slow = [*rows, row(OURS, OURS_PLAIN, "C3", 30.0), heavy]
+    texts = [i.text for i in OpenTrack().report(Results(slow, {}, {})) if isinstance(i, Finding)]
+    assert "all queries but C3, our client takes" in texts[0]
+    assert ": 0.8 over plain fragments (20 requests to 20)" in texts[0]
+    assert f"{COMUNICA} on {OURS_PLAIN} more than 60 s." in texts[1]
     fewer = [i for i in OpenTrack().report(Results(rows[:3], {}, {})) if isinstance(i, Finding)]
     assert not [i for i in fewer if "takes" in i.text]
