@@ -54,9 +54,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Adaptivity(),
 )
 STUDY_MINUTES: Mapping[str, float] = {
-    "server-vs-client": 30, "cost-model": 0.1, "fragments": 7, "annotation-methods": 33,
-    "conference": 20, "taxi": 4, "csparql": 26, "citybench": 17, "client": 12, "open-track": 22,
-    "load": 9, "adaptivity": 2,
+    "server-vs-client": 18, "cost-model": 0.1, "fragments": 7, "annotation-methods": 6,
+    "conference": 5, "taxi": 3, "csparql": 8, "citybench": 17, "client": 12, "open-track": 22,
+    "load": 24, "adaptivity": 1,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
 

@@ -71,12 +71,12 @@ _Events = Sequence[tuple[int, tuple[str, str, str]]]
 class Sizes:
     """Sizes of the experiment."""
 
-    static: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    static: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     events: int = 20_000
     periodic_events: int = 2_000
     constants: int = 10
-    instances: tuple[int, ...] = tuple(2**power for power in range(11))
-    periodic_instances: tuple[int, ...] = tuple(2**power for power in range(11))
+    instances: tuple[int, ...] = (1, 8, 64, 512, 1024)
+    periodic_instances: tuple[int, ...] = (1, 8, 64, 256)
 
     @classmethod
     def quick(cls) -> Self:

@@ -112,12 +112,12 @@ class Sizes:
     static: tuple[int, ...] = (10_000, 100_000)
     seconds: int = 20
     windows: tuple[int, ...] = (5, 20, 60)
-    brokers: tuple[int, ...] = (1_000, 10_000, 100_000)
-    spark_events: int = 100_000
+    brokers: tuple[int, ...] = (1_000, 100_000)
+    spark_events: int = 30_000
     spark_warm_up: int = 1_000
     cores: tuple[int, ...] = (1, 2)
     spark_windows: tuple[int, ...] = (5, 20)
-    spark_brokers: tuple[int, ...] = (1_000, 10_000)
+    spark_brokers: tuple[int, ...] = (1_000,)
 
     @classmethod
     def quick(cls) -> Self:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,7 @@ from annotations.clock import SystemClock
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
 from experiments.harness.estimates import percentile
 from experiments.harness.items import (
+    CellValue,
     Figure,
     Finding,
     Item,
@@ -29,6 +30,7 @@ from experiments.harness.items import (
     MeasurementGroup,
     ResultRow,
     Run,
+    Table,
     Target,
 )
 from experiments.harness.processes import LOOPBACK, Process, child, started
@@ -68,6 +70,8 @@ RENEWED = {"renewed page": "br", "renewed page, delta": "br, dcz"}
 """Stand where a pattern would: a live page that was renewed; which encodings are accepted."""
 SELDOM = "subject, seldom"
 """Stands where a pattern would: subjects, a few in a second."""
+START = "start"
+"""Stands where a pattern would: a server's start."""
 _LIVE = "live"
 _renewals = count()
 _URLS = 20_000
@@ -91,24 +95,19 @@ _TARGETS = {
     ("TriG", SELDOM): (0.5, None),
 }
 
-# The same as ratios of medians to the reference server in the same run.
-_RATIOS = {
-    ("TriG", "first page"): 0.25,
-    ("TriG", "predicate"): 0.25,
-    ("TriG", "subject"): 0.45,
-    ("TriG", "predicate+object"): 0.45,
-    ("TriG", "existence"): 0.45,
-    ("TriG", "deep page"): 0.05,
-    ("JSON-LD", "first page"): 0.15,
-    ("HTML", "first page"): 0.03,
-}
-
+_COMPARED = (
+    *((pattern, "TriG") for pattern in PATTERNS), ("first page", "JSON-LD"), ("first page", "HTML"),
+)  # fmt: skip
+_RATIO_COLUMNS = {"cpu_ms": "CPU", "requests_per_second": "requests/s", "p99_ms": "p99"}
+_MOST_RATIO = 0.45
+"""Of the CPU of a page to that of the reference server in the same run, medians."""
 
 _COLUMNS = {
     "cpu_ms": "CPU ms", "requests_per_second": "requests/s", "p50_ms": "p50 ms",
-    "p99_ms": "p99 ms", "body_bytes": "bytes of the body", "head_bytes": "of the head",
+    "p95_ms": "p95 ms", "p99_ms": "p99 ms", "body_bytes": "bytes of the body",
+    "head_bytes": "of the head",
 }  # fmt: skip
-_START_COLUMNS = {
+START_COLUMNS = {
     "start_seconds": "seconds to the first answer", "start_memory_mib": "MiB of the worker then",
     "memory_mib": "MiB after the requests", "mapped_mib": "of those, pages of the store",
 }  # fmt: skip
@@ -119,15 +118,18 @@ def request(port: int, path: str, media_type: str, fields: str = "") -> str:
     return f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nAccept: {media_type}\r\n{fields}\r\n"
 
 
-def paths(people: People, seed: int, pattern: str) -> Iterator[str]:
-    """Yield request paths of a class of patterns, with random constants."""
-    chance = random.Random(f"{seed} {pattern}")
+@lru_cache(1)
+def paths(people: People, pattern: str) -> Sequence[str]:
+    """Return request paths of a class of patterns, with random constants."""
     if pattern == "first page":
-        yield f"/{PEOPLE_DATASET}"
-        return
+        return [f"/{PEOPLE_DATASET}"]
     if pattern == "predicate":
-        yield _path(predicate=f"{PEOPLE}knows")
-        return
+        return [_path(predicate=f"{PEOPLE}knows")]
+    return list(_paths(people, pattern))
+
+
+def _paths(people: People, pattern: str) -> Iterator[str]:
+    chance = random.Random(f"{people.seed} {pattern}")
     for _ in range(_URLS):
         person = people.person(chance)
         subject, city = f"{PEOPLE}person/{person}", f"{PEOPLE}city/{person % people.cities}"
@@ -162,8 +164,12 @@ class PeopleFiles:
             self.people.write(path)
         return path
 
+    def made(self) -> Path:
+        """Return the store's path."""
+        return self.folder / PEOPLE_DATASET
+
     def store(self) -> Path:
-        store = self.folder / PEOPLE_DATASET
+        store = self.made()
         if not store.exists():
             self.static.load({store: self.triples()}, SystemClock().now())
         return store
@@ -232,6 +238,7 @@ class _Running:
             "seconds": answer["seconds"],
             "requests_per_second": count / answer["seconds"],
             "p50_ms": 1000 * percentile(latencies, 50),
+            "p95_ms": 1000 * percentile(latencies, 95),
             "p99_ms": 1000 * percentile(latencies, 99),
             "cpu_ms": 1000 * used.cpu / count,
             "body_bytes": answer["bytes"] / count,
@@ -280,9 +287,9 @@ def mapped(server: Server) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of the experiment. The first of `triples` compares servers and formats."""
+    """Sizes of the experiment: all `formats` are asked for first pages, else the first one."""
 
-    triples: tuple[int, ...] = (1_000_000, 10_000_000)
+    triples: int = 1_000_000
     seconds: float = 1.0
     warm_up_seconds: float = 1.0
     connections: int = 4
@@ -297,7 +304,7 @@ class Sizes:
     def quick(cls) -> Self:
         """Use few triples, two formats, a fraction of a second."""
         formats = tuple(FORMATS)[:2]
-        return cls((50_000,), 0.15, 0.1, rounds=1, formats=formats, seldom_requests=20)
+        return cls(50_000, 0.15, 0.1, rounds=1, formats=formats, seldom_requests=20)
 
 
 class Fragments:
@@ -311,34 +318,31 @@ class Fragments:
     settings = Sizes
     keys = ("triples", "server", "pattern", "format")
     values = (
-        "requests", "seconds", "requests_per_second", "p50_ms", "p99_ms", "cpu_ms", "body_bytes",
-        "start_seconds", "start_memory_mib", "memory_mib", "mapped_mib", "kind", "head_bytes",
+        "requests", "seconds", "requests_per_second", "p50_ms", "p95_ms", "p99_ms", "cpu_ms",
+        "body_bytes", "start_seconds", "start_memory_mib", "memory_mib", "mapped_mib", "kind",
+        "head_bytes",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return the comparison on the first size; ours alone on the others."""
+        """Return the comparison: servers and formats in turn."""
         for name in settings.servers:
             if name not in (OURS, CONSTANT, REFERENCE):
                 raise ConfigurationError(f"servers: {name!r}; there are {_SERVERS}")
         folder = Path(settings.data) if settings.data else run.folder
-        for number, triples in enumerate(settings.triples):
-            people = People(triples, run.seed)
-            files = PeopleFiles(people, folder / f"{triples}-{run.seed}", run.static)
-            names = settings.servers if number == 0 else (OURS,)
-            formats = settings.formats if number == 0 else settings.formats[:1]
-            yield MeasurementGroup(
-                f"{triples:,} triples",
-                partial(running_server, files, settings.connections, names, run.say),
-                list(_measurements(people, run.seed, names, formats, settings)),
-            )
+        people = People(settings.triples, run.seed)
+        files = PeopleFiles(people, folder / f"{people.triples}-{run.seed}", run.static)
+        yield MeasurementGroup(
+            f"{people.triples:,} triples",
+            partial(running_server, files, settings.connections, settings.servers, run.say),
+            list(_measurements(people, settings)),
+        )
 
     def report(self, results: Results) -> Iterable[Item]:
         """Return cost per request by pattern and by format, start and memory, targets."""
-        first, largest = results.distinct("triples")[0], results.distinct("triples")[-1]
+        triples = int(results.distinct("triples")[0])
         # Rounds are in turn, and a median is no outlier.
         results = results.medians(self.keys, [name for name in self.values if name != "kind"])
-        main = results.where(triples=first)
-        page = main.where(pattern="first page", format="TriG")
+        page = results.where(pattern="first page", format="TriG")
         ours = page.mean("cpu_ms", server=OURS)
         others = {
             name: mean / ours
@@ -347,7 +351,7 @@ class Fragments:
         }
         if ours is not None:
             yield Finding(
-                f"The first page of {int(first):,} triples (TriG, 100 triples) costs one worker "
+                f"The first page of {triples:,} triples (TriG, 100 triples) costs one worker "
                 f"{rounded(ours)} ms of CPU"
                 + "".join(f"; {rounded(ratio)} times as much: {n}" for n, ratio in others.items())
                 + ".",
@@ -363,44 +367,65 @@ class Fragments:
             ),
         ):  # fmt: skip
             yield Figure(
-                name, f"{' '.join(wanted.values())}, {int(first):,} triples, one worker", x, label,
-                main.series("server", x, column, numeric=False, **wanted), kind="bars",
+                name, f"{' '.join(wanted.values())}, {triples:,} triples, one worker", x, label,
+                results.series("server", x, column, numeric=False, **wanted), kind="bars",
                 log_y=column == "cpu_ms",
             )  # fmt: skip
-        if first != largest:
-            series = results.series("pattern", "triples", "cpu_ms", server=OURS, format="TriG")
-            yield Figure("cpu-by-size", "TriG, ours", "triples", cpu, series, log_x=True)
-        asked = Results([row for row in main.rows if row["cpu_ms"]], {}, {})
+        asked = Results([row for row in results.rows if row["cpu_ms"]], {}, {})
         keys = {"pattern": "pattern", "format": "format", "kind": "server"}
         yield asked.table("Every kind of request", keys, _COLUMNS)
-        yield results.where(pattern="start").table(
-            "Start, and memory", {"triples": "triples", "kind": "server"}, _START_COLUMNS
+        yield results.where(pattern=START).table(
+            "Start, and memory", {"kind": "server"}, START_COLUMNS
         )
-        yield from _targets(main, int(first))
-        started_ours = results.where(triples=largest, server=OURS)
-        yield Target(
-            f"seconds until the server answers, {int(largest):,} triples",
-            started_ours.mean("start_seconds"), 1.0, compared="reference server: 2",
-        )  # fmt: skip
-        yield Target(
-            f"MiB of memory of the worker at its start, {int(largest):,} triples",
-            started_ours.mean("start_memory_mib"), 120.0,
-            compared="reference server: 130–300 on 1 M",
-        )  # fmt: skip
+        yield from _by_reference(asked)
+        for (form, pattern), (limit, reference) in _TARGETS.items():
+            compared = "" if reference is None else f"reference server with HDT: {reference:g}"
+            measured = results.mean("cpu_ms", server=OURS, pattern=pattern, format=form)
+            what = f"CPU ms per request, {form}, {pattern}, {triples:,} triples"
+            yield Target(what, measured, limit, compared=compared)
+        yield from start_targets(results.where(server=OURS), triples)
 
 
-def _targets(main: Results, triples: int) -> Iterator[Target]:
-    for (form, pattern), (limit, reference) in _TARGETS.items():
-        compared = "" if reference is None else f"reference server with HDT on 1 M: {reference:g}"
-        measured = main.mean("cpu_ms", server=OURS, pattern=pattern, format=form)
-        what = f"CPU ms per request, {form}, {pattern}, {triples:,} triples"
-        yield Target(what, measured, limit, compared=compared)
-    for (form, pattern), limit in _RATIOS.items():
-        asked = main.where(pattern=pattern, format=form)
-        ours, theirs = (asked.mean("cpu_ms", server=name) for name in (OURS, REFERENCE))
-        ratio = ours / theirs if ours and theirs else None
-        what = f"CPU of a request by that of the reference server, {form}, {pattern}"
-        yield Target(what, ratio, limit)
+def start_targets(ours: Results, triples: int) -> Iterator[Target]:
+    """Return targets of time and memory of the server's start."""
+    yield Target(
+        f"seconds until the server answers, {triples:,} triples",
+        ours.mean("start_seconds"), 1.0, compared="reference server: 2 on 1 M",
+    )  # fmt: skip
+    yield Target(
+        f"MiB of memory of the worker at its start, {triples:,} triples",
+        ours.mean("start_memory_mib"), 120.0, compared="reference server: 130–300 on 1 M",
+    )  # fmt: skip
+
+
+def _by_reference(asked: Results) -> Iterator[Item]:
+    """Compare ours with the reference server, by kind of page."""
+    pairs = {}
+    for row in asked.where(server=REFERENCE).rows:
+        page, form = row["pattern"], row["format"]
+        if page in PATTERNS and (same := asked.where(server=OURS, pattern=page, format=form).rows):
+            pairs[f"{page} {form}"] = same[0], row
+    ratios = {
+        kind: [float(one[name] or "nan") / float(other[name] or "nan") for name in _RATIO_COLUMNS]
+        for kind, (one, other) in pairs.items()
+    }
+    if ratios:
+        cheapest, dearest = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
+        yield Finding(
+            "By that of the reference server in the same run, the CPU of a page is "
+            f"{rounded(ratios[cheapest][0])} ({cheapest}) to {rounded(ratios[dearest][0])} "
+            f"({dearest}).",
+            headline=True,
+        )
+        header = ("page", *_RATIO_COLUMNS.values())
+        rows: list[tuple[CellValue, ...]] = [(kind, *each) for kind, each in ratios.items()]
+        yield Table("Ours by the reference server, medians of rounds in turn", header, rows)
+    for pattern, form in _COMPARED:
+        kind = f"{pattern} {form}"
+        yield Target(
+            f"CPU of a page by that of the reference server, {kind}",
+            ratios[kind][0] if kind in ratios else None, _MOST_RATIO,
+        )  # fmt: skip
 
 
 def steady(rates: Sequence[float]) -> bool:
@@ -409,56 +434,59 @@ def steady(rates: Sequence[float]) -> bool:
     return len(last) == 3 and max(last) <= _STEADY * min(last)
 
 
-def _measurements(
-    people: People, seed: int, names: Sequence[str], formats: Sequence[str], settings: Sizes
-) -> Iterator[Measurement]:
+def _measurements(people: People, settings: Sizes) -> Iterator[Measurement]:
     def key(server: str, pattern: str, form: str) -> dict[str, str | int | float]:
         return {"triples": people.triples, "server": server, "pattern": pattern, "format": form}
 
-    seconds = settings.seconds
+    seconds, names = settings.seconds, settings.servers
     for pattern in PATTERNS:
-        asked = list(paths(people, seed, pattern))
-        for form in formats:
+        for form in settings.formats if pattern == PATTERNS[0] else settings.formats[:1]:
             for name in names:
                 measure = partial(
-                    _measure, asked, seconds, name, FORMATS[form], settings.warm_up_seconds
-                )
+                    measured_pages, people, pattern, Times(seconds, settings.warm_up_seconds), name,
+                    FORMATS[form],
+                )  # fmt: skip
                 yield Measurement(key(name, pattern, form), measure, settings.rounds)
-    asked = list(paths(people, seed, "subject"))
     pause = 1 / settings.seldom_rate
     for name in names:
         lasts = settings.seldom_requests * pause
-        measure = partial(_measure, asked, lasts, name, FORMATS["TriG"], 0.0, pause=pause)
+        measure = partial(
+            measured_pages, people, "subject", Times(lasts, pause=pause), name, FORMATS["TriG"]
+        )
         yield Measurement(key(name, SELDOM, "TriG"), measure)
     # The reference server sends no entity tags.
-    path = next(paths(people, seed, "predicate"))
+    (path,) = paths(people, "predicate")
     not_modified = partial(_measure_not_modified, path, seconds)
     yield Measurement(key(OURS, NOT_MODIFIED, "TriG"), not_modified)
     for pattern, encodings in RENEWED.items():
         yield Measurement(key(OURS, pattern, "TriG"), partial(_measure_renewed, encodings, seconds))
     for name in names:
-        yield Measurement(key(name, "start", "-"), partial(_measure_start, name))
+        yield Measurement(key(name, START, "-"), partial(measured_start, name))
 
 
-def _measure(
-    asked: Sequence[str],
-    seconds: float,
-    name: str,
-    media_type: str,
-    warm_up: float,
-    opened: _Running,
-    pause: float = 0.0,
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of a round, of each round before it until the rate is steady, between requests."""
+
+    round: float
+    warm_up: float = 0.0
+    pause: float = 0.0
+
+
+def measured_pages(
+    people: People, pattern: str, times: Times, name: str, media_type: str, opened: _Running
 ) -> Iterator[ResultRow]:
-    server = opened.named(name)
+    """Ask a server for pages in a loop, after a warm-up before the first round."""
+    server, asked = opened.named(name), paths(people, pattern)
     if name == CONSTANT:
         # As many bytes as ours sends for the first of these requests.
         size = len(_page(opened.named(OURS), asked[0], media_type).content)
         asked = [f"/{size}"]
     orders = [request(server.port, path, media_type) for path in asked]
-    if warm_up and (key := (name, orders[0])) not in opened.warm:
+    if times.warm_up and (key := (name, orders[0])) not in opened.warm:
         opened.warm.add(key)
-        opened.warm_up(server, orders, warm_up)
-    yield opened.ask(server, orders, seconds, pause=pause)
+        opened.warm_up(server, orders, times.warm_up)
+    yield opened.ask(server, orders, times.round, pause=times.pause)
 
 
 def _measure_not_modified(path: str, seconds: float, opened: _Running) -> Iterator[ResultRow]:
@@ -486,7 +514,8 @@ def _measure_renewed(encodings: str, seconds: float, opened: _Running) -> Iterat
     yield opened.ask(server, [request(server.port, f"/{_LIVE}", FORMATS["TriG"], fields)], seconds)
 
 
-def _measure_start(name: str, opened: _Running) -> Iterator[ResultRow]:
+def measured_start(name: str, opened: _Running) -> Iterator[ResultRow]:
+    """Start a server again: seconds and memory; and its memory after what was asked."""
     server = opened.named(name)
     start_seconds, start_memory = opened.start_another(name)
     yield {

@@ -84,6 +84,7 @@ class Sizes:
 
     Args:
         queries: with a client each; likewise the others.
+        periodic_queries: in C-SPARQL mode; two cores are too slow for 1,000 of them.
         method_queries: over servers of others.
         departures: on the board, each with three static and two live facts.
         period: until all live facts are renewed.
@@ -95,12 +96,13 @@ class Sizes:
         modes: only these; all where empty.
     """
 
-    queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
-    cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
-    shared_queries: tuple[int, ...] = (10, 200, 1000)
-    whole_queries: tuple[int, ...] = (10, 50, 100)
-    engine_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
-    spark_queries: tuple[int, ...] = (1, 10, 50)
+    queries: tuple[int, ...] = (10, 100, 200, 1000)
+    cached_queries: tuple[int, ...] = (10, 100, 200)
+    shared_queries: tuple[int, ...] = (1000,)
+    whole_queries: tuple[int, ...] = (10, 100)
+    engine_queries: tuple[int, ...] = (10, 100, 200, 1000)
+    periodic_queries: tuple[int, ...] = (10, 100, 200)
+    spark_queries: tuple[int, ...] = (10, 50)
     method_queries: tuple[int, ...] = (50,)
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
     cached_methods: bool = False
@@ -110,7 +112,7 @@ class Sizes:
     lead: float = 0.25
     jitter: float = 0.5
     step: float = 1.0
-    first_seconds: float = 15.0
+    first_seconds: float = 10.0
     periods: int = 2
     grace: float = 3.0
     spark_grace: float = 30.0
@@ -120,8 +122,9 @@ class Sizes:
     def quick(cls) -> Self:
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(), whole_queries=(10, 30),
-            engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
-            processes=2, period=2.0, first_seconds=3.0, periods=1, grace=1.5, spark_grace=25.0,
+            engine_queries=(10, 30), periodic_queries=(10, 30), spark_queries=(1,),
+            method_queries=(), methods=(), processes=2, period=2.0, first_seconds=3.0, periods=1,
+            grace=1.5, spark_grace=25.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
@@ -132,7 +135,7 @@ class Sizes:
             (SHARED, self.shared_queries),
             (WITHOUT_DELTAS, self.whole_queries),
             (CQELS_MODE, self.engine_queries),
-            (CSPARQL_MODE, self.engine_queries),
+            (CSPARQL_MODE, self.periodic_queries),
             (SPARK_MODE, self.spark_queries),
             *(
                 (mode, self.method_queries)

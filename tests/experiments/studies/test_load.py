@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Finding
+from experiments.harness.items import Finding, Target
 from experiments.harness.results import Results
-from experiments.studies.load import LOCAL, ON_SPARK, ONE_CORE, Load
+from experiments.studies.fragments import PATTERNS, START
+from experiments.studies.load import LOADED, LOCAL, ON_SPARK, ONE_CORE, SERVED, Load
 from tests.experiments.harness.test_runner import run
 from tpf_server.spark.java import JavaNotFoundError
+
+SMALL: dict[str, Any] = {"page_seconds": 0.02, "warm_up_seconds": 0.02, "rounds": 1}
 
 
 def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +20,8 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise JavaNotFoundError("no Java here")
 
     monkeypatch.setattr("experiments.studies.load.find_java", missing)
-    sizes = {"triples": [2000, 4000], "one_core": [2000, 4000]}
+    monkeypatch.setattr("experiments.studies.fragments._URLS", 50)
+    sizes = {**SMALL, "triples": [2000, 4000], "one_core": [2000]}
     results = run(tmp_path, Load(), tables={"load": sizes})
     assert results.left_out == dict.fromkeys((ON_SPARK, ONE_CORE), "not here: no Java here")
     assert results.failures == {}
@@ -25,11 +29,18 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(peak > 10 for peak in results.numbers("peak_mib"))
     assert all(cpu > 0 for cpu in results.numbers("cpu_seconds"))
     assert "byte for byte" not in texts(results)
+    served = results.where(engine=SERVED)
+    for triples in (2000, 4000):
+        assert all(served.numbers("p95_ms", triples=triples, pattern=each) for each in PATTERNS)
+        assert served.numbers("start_seconds", triples=triples, pattern=START)
+    said = texts(results)
+    assert "Of 4,000 triples, a server answers" in said
+    assert said.count("Extrapolated to 40,000 triples") == 2
 
 
 @pytest.mark.spark
 def test_spark_writes_the_same_store(tmp_path: Path) -> None:
-    results = run(tmp_path, Load(), tables={"load": {"triples": [2000]}})
+    results = run(tmp_path, Load(), tables={"load": {**SMALL, "triples": [2000], "one_core": []}})
     if results.left_out:
         pytest.skip(results.left_out[ON_SPARK])
     assert results.complete
@@ -43,7 +54,35 @@ def texts(results: Results) -> str:
 
 def row(**values: Any) -> dict[str, str]:
     columns = (*Load.keys, *Load.values)
-    return {**dict.fromkeys(columns, ""), **{name: str(v) for name, v in values.items()}}
+    defaults = {**dict.fromkeys(columns, ""), "pattern": LOADED}
+    return {**defaults, **{name: str(v) for name, v in values.items()}}
+
+
+def test_extrapolations_say_how_costs_grew() -> None:
+    def loads(seconds: float) -> list[dict[str, str]]:
+        sizes = {1_000_000: 10.0, 10_000_000: 100.0, 100_000_000: seconds}
+        return [
+            row(triples=n, engine=LOCAL, seconds=took, peak_mib=took * 1024, version=n)
+            for n, took in sizes.items()
+        ]
+
+    linear = texts(Results(loads(1000.0), {}, {}))
+    assert f"1,000,000,000 triples, {LOCAL}: 10,000 s and 10,000 GiB" in linear
+    assert "this goes on" in linear
+    assert "it will be more than this" in texts(Results(loads(5000.0), {}, {}))
+
+    pages = [
+        row(triples=n, engine=SERVED, pattern=pattern, p50_ms=1, p95_ms=p95)
+        for pattern, each in {"subject": (1, 2, 2), "deep page": (1, 2, 4)}.items()
+        for n, p95 in zip((10**6, 10**7, 10**8), each, strict=True)
+    ]
+    starts = row(triples=10**8, engine=SERVED, pattern=START, start_seconds=2, start_memory_mib=9)
+    items = list(Load().report(Results([*loads(1000.0), *pages, starts], {}, {})))
+    said = "\n".join(item.text for item in items if isinstance(item, Finding))
+    assert "answers 2 s after its start with 9 MiB; the slowest kind of page (deep page)" in said
+    assert "Extrapolated to 1,000,000,000 triples: 8 ms, the factor 2 for each ten times" in said
+    (page,) = (i for i in items if isinstance(i, Target) and i.what.startswith("p95"))
+    assert (page.measured, page.met) == (4.0, True)
 
 
 def test_sentences_follow_the_data() -> None:
