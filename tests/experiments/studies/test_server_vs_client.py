@@ -36,8 +36,8 @@ from tests.experiments.studies.test_annotation_methods import liveboards
 __all__ = ["liveboards"]
 SMALL: dict[str, Any] = {
     "queries": [3], "cached_queries": [3], "shared_queries": [3], "engine_queries": [3],
-    "method_queries": [2], "departures": 4, "processes": 2, "period": 1.6, "first_seconds": 1.0,
-    "periods": 2, "grace": 2.5, "lead": 0.5, "jitter": 0.1, "step": 0.2,
+    "periodic_queries": [3], "method_queries": [2], "departures": 4, "processes": 2, "period": 1.6,
+    "first_seconds": 1.0, "periods": 2, "grace": 2.5, "lead": 0.5, "jitter": 0.1, "step": 0.2,
 }  # fmt: skip
 
 
