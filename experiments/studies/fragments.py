@@ -443,15 +443,15 @@ def _measurements(people: People, settings: Sizes) -> Iterator[Measurement]:
         for form in settings.formats if pattern == PATTERNS[0] else settings.formats[:1]:
             for name in names:
                 measure = partial(
-                    measured_pages, people, pattern, Times(seconds, settings.warm_up_seconds), name,
-                    FORMATS[form],
+                    measured_pages, people, pattern, RoundTimes(seconds, settings.warm_up_seconds),
+                    name, FORMATS[form],
                 )  # fmt: skip
                 yield Measurement(key(name, pattern, form), measure, settings.rounds)
     pause = 1 / settings.seldom_rate
     for name in names:
         lasts = settings.seldom_requests * pause
         measure = partial(
-            measured_pages, people, "subject", Times(lasts, pause=pause), name, FORMATS["TriG"]
+            measured_pages, people, "subject", RoundTimes(lasts, pause=pause), name, FORMATS["TriG"]
         )
         yield Measurement(key(name, SELDOM, "TriG"), measure)
     # The reference server sends no entity tags.
@@ -465,7 +465,7 @@ def _measurements(people: People, settings: Sizes) -> Iterator[Measurement]:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class RoundTimes:
     """Seconds of a round, of each round before it until the rate is steady, between requests."""
 
     round: float
@@ -474,7 +474,7 @@ class Times:
 
 
 def measured_pages(
-    people: People, pattern: str, times: Times, name: str, media_type: str, opened: _Running
+    people: People, pattern: str, times: RoundTimes, name: str, media_type: str, opened: _Running
 ) -> Iterator[ResultRow]:
     """Ask a server for pages in a loop, after a warm-up before the first round."""
     server, asked = opened.named(name), paths(people, pattern)

@@ -38,7 +38,7 @@ from experiments.studies.fragments import (
     START,
     START_COLUMNS,
     PeopleFiles,
-    Times,
+    RoundTimes,
     measured_pages,
     measured_start,
     running_server,
@@ -274,7 +274,7 @@ def _server(files: PeopleFiles, connections: int, run: Run) -> Iterator[Any]:
 
 
 def _pages(people: People, settings: Sizes) -> Iterator[Measurement]:
-    times = Times(settings.page_seconds, settings.warm_up_seconds)
+    times = RoundTimes(settings.page_seconds, settings.warm_up_seconds)
     measures = {START: partial(measured_start, OURS)} | {
         pattern: partial(measured_pages, people, pattern, times, OURS, FORMATS["TriG"])
         for pattern in PATTERNS
