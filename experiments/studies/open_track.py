@@ -91,6 +91,7 @@ _ALL: Final = "all"
 """Stands where a query would: many clients at once, each with the next one of the mix."""
 _READY_SECONDS: Final = 60.0
 _WARM_SECONDS: Final = 6.0
+_ATTEMPTS: Final = 3
 _LONGEST: Final = 300
 _FORKED: Final = multiprocessing.get_context("fork")
 _LIMIT: Final = re.compile(r"\b(LIMIT|OFFSET)\s+(\d+)", re.IGNORECASE)
@@ -229,9 +230,12 @@ class OpenedTrack:
 
     def prepare(self, pair: tuple[str, str]) -> None:
         """Start a client that has not begun or was ended, and let it ask what it can answer."""
-        while pair[0] != OXIGRAPH and pair[0] not in self.clients:
+        for attempt in range(_ATTEMPTS):
+            if pair[0] == OXIGRAPH or pair[0] in self.clients:
+                return
             self.clients[pair[0]] = self.stack.enter_context(query_client(pair[0]))
-            self.warm_up(pair)
+            if attempt < _ATTEMPTS - 1:
+                self.warm_up(pair)
 
     def warm_up(self, pair: tuple[str, str]) -> None:
         """Ask each query once, small answers first, until the time is over."""
@@ -268,14 +272,24 @@ class OpenedTrack:
         except ProcessFailedError as error:
             failed = {"error": str(error), "seconds": time.perf_counter() - begin}
             answer = {"answers": [failed] * len(asked), "cpu": None}
+            self._end(client)
         late = [q for (q, _), each in zip(asked, answer["answers"], strict=True) if "error" in each]
-        if late:
+        if len(asked) == 1:
+            self.too_slow.update((pair, query) for query in late)
+        if any(is_late(each, seconds) for each in answer["answers"]):
             # It still works on what was given up.
+            self._end(client)
+        return answer
+
+    def _end(self, client: str) -> None:
+        if client in self.clients:
             with suppress(ProcessFailedError):
                 self.clients.pop(client).kill()
-            if len(asked) == 1:
-                self.too_slow.add((pair, late[0]))
-        return answer
+
+
+def is_late(answer: Mapping[str, Any], seconds: float) -> bool:
+    """True for a query that was given up."""
+    return "error" in answer and answer["seconds"] >= seconds * 0.9
 
 
 class OpenTrack:
@@ -572,7 +586,7 @@ def _measure(
         passed = server.passed(0.0)
     answers = answer["answers"]
     errors = [each for each in answers if "error" in each]
-    late = [each for each in errors if each["seconds"] >= opened.seconds * 0.9]
+    late = [each for each in errors if is_late(each, opened.seconds)]
     reasons = [str(each["error"]) for each in errors if each not in late]
     right = [
         answers_rightly(

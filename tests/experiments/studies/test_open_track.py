@@ -110,7 +110,7 @@ def test_what_takes_too_long_is_a_timeout_and_ends(folder: Path, tmp_path: Path)
     )  # fmt: skip
     results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
     assert results.complete
-    assert sum(results.numbers("timeouts", client=OURS)) == 6
+    assert sum(results.numbers("timeouts", client=OURS)) == 4
 
 
 def test_a_client_that_ends_fails_and_nothing_is_set_up_anew(
