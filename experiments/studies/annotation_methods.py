@@ -183,7 +183,7 @@ class Sizes:
     """Sizes: `polls` replayed with labels on the page (a day has 1,284), or rewritten patterns."""
 
     polls: int = 1_300
-    rewritten_polls: int = 300
+    rewritten_polls: int = 150
     latencies: tuple[float, ...] = (0.0, 0.02)
     periods: tuple[float, ...] = (60.0, 180.0)
 
