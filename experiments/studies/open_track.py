@@ -412,7 +412,7 @@ def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[Item]:
     sums = {column: _sums(light, column) for column in _COLUMNS}
     seconds, requests = sums["seconds"], sums["requests"]
     heavy = [query for query in asked.distinct("query") if query in _HEAVY]
-    but = f" but {', '.join(heavy)}" if heavy else ""
+    but = "" if benchmark == "BSBM" else f" but {', '.join(_HEAVY)}"
     title = f"{benchmark}: all queries{but}, one after the other, {latency} ms of latency added"
     yield Table(
         title, ("client", "server", *_COLUMNS.values()),

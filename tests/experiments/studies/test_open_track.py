@@ -212,6 +212,7 @@ def test_the_report_compares_what_answered_all() -> None:
     assert shares[:2] == [pytest.approx(0.8), None]
     heavy = row(COMUNICA, OURS_PLAIN, "C3", 60.0) | {"timeouts": "1"}
     slow = [*rows, row(OURS, OURS_PLAIN, "C3", 30.0), heavy]
+    slow = [each | {"benchmark": "WatDiv"} for each in slow]
     texts = [i.text for i in OpenTrack().report(Results(slow, {}, {})) if isinstance(i, Finding)]
     assert "all queries but C3, our client takes" in texts[0]
     assert ": 0.8 over plain fragments (20 requests to 20)" in texts[0]
