@@ -190,6 +190,8 @@ def _extrapolated(loads: Results) -> Iterator[Finding]:
             (b.y - a.y) / (float(b.x) - float(a.x))
             for a, b in (seconds[-2:], (Point(0, 0.0), seconds[-2]))
         )
+        if each <= 0:
+            continue  # other load: this says nothing of more triples
         growth = f"A triple beyond {seconds[-2].x:,.0f} took {rounded(1e6 * each)} µs"
         reason = (
             "as the work is one pass over pieces and a merge of sorted ones, this goes on"
@@ -230,7 +232,7 @@ def _served(served: Results, loads: Results) -> Iterator[Item]:
     for name, points in series.items():
         if name == worst and len(points) > 1:
             (x1, y1), (x2, y2) = ((float(point.x), point.y) for point in points[-2:])
-            factor = (y2 / y1) ** (log(10) / log(x2 / x1))
+            factor = max(1.0, y2 / y1) ** (log(10) / log(x2 / x1))
             store = max(loads.numbers("store_mib", triples=int(most)), default=0.0)
             yield Finding(
                 f"Extrapolated to {10 * most:,.0f} triples: {duration(factor * y2)}, the factor "
