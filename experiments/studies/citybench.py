@@ -388,12 +388,12 @@ def _costly(results: Results, rate: str) -> Iterator[Finding]:
     if not costs:
         return
     carried = {
-        query: f"{query}: {rounded(cost)} % of a core, {int(BUSY * cores / cost)} clients"
+        query: f"{query}: {rounded(cost)} % of a core, {rounded(int(BUSY * cores / cost))} clients"
         for query, cost in sorted(costs.items(), key=lambda each: -each[1])
     }
     costly = [text for query, text in carried.items() if costs[query] >= COSTLY]
     others = [text for query, text in carried.items() if costs[query] < COSTLY]
-    machine = f"a machine of {int(cores)} cores whose clients get new readings each second"
+    machine = f"a machine of {rounded(cores)} cores whose clients get new readings each second"
     if costly:
         yield Finding(
             "Fragments are the wrong choice for joins of which most rows change with each reading: "
