@@ -40,10 +40,12 @@ def test_queries_of_both_languages_ask_for_the_same(name: str) -> None:
     assert found.form == ("CONSTRUCT" if name == "Q2" else "SELECT")
 
 
-def test_a_full_run_has_ten_constants_and_all_powers_of_two() -> None:
+def test_a_full_run_has_the_sizes_of_the_claims() -> None:
     sizes = Sizes()
-    assert sizes.instances == sizes.periodic_instances == tuple(2**n for n in range(11))
-    assert (sizes.static[0], sizes.static[-1], sizes.constants) == (10**4, 10**7, 10)
+    assert sizes.instances[0] == sizes.periodic_instances[0] == 1
+    assert sizes.instances[-1] >= 1000
+    assert 10**5 in sizes.static
+    assert (sizes.static[0], sizes.constants) == (10**4, 10)
 
 
 def row(engine: str, us: float, execution: float, **values: Any) -> dict[str, str]:
