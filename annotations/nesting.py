@@ -276,8 +276,6 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class _Terms:
-    """The definitions in a document's contexts."""
-
     def __init__(self, base: int) -> None:
         self.longest = base
         self.scoped = False

@@ -265,7 +265,6 @@ _COPIES: Final = 16
 
 @lru_cache(maxsize=_COPIES)
 def _copy_of(file: RemoteFile) -> "Buffer":
-    """Cached: tables and archives are read more than once."""
     import pyarrow as pa
 
     with TemporaryFile() as copy, reporting(file.url):

@@ -250,7 +250,6 @@ def _publish(
     settings: ReplaySettings,
     cancelled: Event | None,
 ) -> tuple[Label, int]:
-    """Publish a batch; move its label if it ended meanwhile."""
     attempts = 0
     for _ in range(_LABELS):
         label = _label(batch, timeline, settings)

@@ -173,7 +173,6 @@ def _completed(command: Any, program: str) -> int:
 
 
 def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
-    """Run it as click would, without handling interrupts and closed pipes."""
     try:
         with command.make_context(
             name, list(arguments), help_option_names=["-h", "--help"]

@@ -221,7 +221,6 @@ class _Running:
         status: int = 200,
         pause: float = 0.0,
     ) -> ResultRow:
-        """Send requests in a loop and return their cost."""
         order = {
             "port": server.port, "connections": 1 if pause else self.connections,
             "seconds": seconds, "status": status, "requests": requests, "pause": pause,

@@ -53,7 +53,6 @@ class _Heads:
         self._body = 0.0
 
     def size(self, content: bytes) -> int:
-        """Return how many of these bytes are part of a head."""
         size = 0
         while content:
             if self._body:

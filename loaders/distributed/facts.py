@@ -315,8 +315,6 @@ class _History:
 
 
 class _Poster:
-    """Publishes the facts of shares; runs in the workers."""
-
     schema: Final = "facts bigint"
 
     def __init__(self, history: _History, url: str, token: str | None, run: str) -> None:

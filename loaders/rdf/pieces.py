@@ -334,7 +334,6 @@ class PieceReader:
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
-    """Yield whole lines that begin in ``[start, end)``, cut at `MAX_LINE` bytes."""
     position = start
     if start:
         # A line that begins exactly at `start` is ours: look at the byte before.

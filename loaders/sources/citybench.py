@@ -116,7 +116,6 @@ def _whole(cells: list[str], _: float) -> Term:
 
 
 def _highest(cells: list[str], _: float) -> Term:
-    """The benchmark's air pollution index."""
     return integer(max(map(int, cells)))
 
 
@@ -189,7 +188,6 @@ def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
 
 
 def _length(feature: str, coordinates: Mapping[tuple[str, str], float]) -> float:
-    """Return great-circle metres of a road segment; 0: unknown."""
     corners = ("hasStartLatitude", "hasStartLongitude", "hasEndLatitude", "hasEndLongitude")
     if not all((feature, corner) in coordinates for corner in corners):
         return 0.0

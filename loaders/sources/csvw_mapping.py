@@ -131,7 +131,6 @@ class CsvwColumn:
 
 
 def _bounded(datatype: Any) -> Any:
-    """Move a datatype's regular expression to a linear-time engine."""
     if datatype is None or not issubclass(datatype.basetype, datatypes.string):
         return None
     if isinstance(datatype.format, str):

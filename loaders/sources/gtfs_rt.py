@@ -85,7 +85,6 @@ def alert_quads(
 
 
 def _text(translated: Any, language: str | None) -> Term | None:
-    """Return the translation in the language, without one, or the first."""
     texts = list(translated.translation)
     if not texts:
         return None

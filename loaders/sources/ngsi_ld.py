@@ -178,7 +178,6 @@ class NgsiLd:
 
 
 def _not_remote(context: Any, refuse: bool, source: str) -> list[Any]:
-    """Drop or `refuse` remote contexts."""
     results = []
     for each in context if isinstance(context, list) else [context]:
         if isinstance(each, dict):

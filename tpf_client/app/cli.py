@@ -294,7 +294,6 @@ def _datasets_at(client: Client, url: str, name: str) -> Iterator[tuple[str, int
 
 
 def _list(client: Client, urls: Sequence[str]) -> None:
-    """Print the datasets of servers, with their facts and an example."""
     with client:
         try:
             rows = [

@@ -51,7 +51,6 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
             action()
 
     def handle_read(self) -> None:
-        """Read; end of file means that the reader has gone."""
         super().handle_read()
         if not self.connected:
             self._tell()
@@ -61,7 +60,6 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         self._tell()
 
     def write_soon(self, data: Any) -> int:
-        """Send data, from the thread of a request."""
         if not self.total_outbufs_len:
             # Only from now on can its reader be late.
             self.last_activity = time.time()
@@ -73,14 +71,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         self.server.pull_trigger()
 
     def readable(self) -> bool:
-        """True if the loop should read; asked before every turn."""
         stalled = time.time() - self.last_activity > self.adj.channel_timeout
         if self._cut or (self.total_outbufs_len and stalled):
             self.handle_close()
         return self.connected and bool(super().readable())
 
     def writable(self) -> bool:
-        """True if the loop should write; asked after `readable`."""
         return self.connected and bool(super().writable())
 
 

@@ -325,7 +325,6 @@ class _NewLines:
         return True
 
     def put_together(self) -> None:
-        """Make the quads of plain lines from their words."""
         made = tuple.__new__
         for scope, line, (subject, predicate, object_) in self._plain:
             words = scope.words

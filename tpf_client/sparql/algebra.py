@@ -128,8 +128,6 @@ Row: TypeAlias = tuple[Term | None, ...]
 
 
 class _Remembering:
-    """A pattern, with a cache for its analysis."""
-
     __slots__ = ("_always_bound", "_bound_but_for_errors")
 
 

@@ -941,7 +941,6 @@ class Parser(Cursor):
         return name
 
     def _reified_triple(self, emit: Emit) -> TermOrVariable:
-        """Parse ``<< s p o ~ r >>`` to its reifier."""
         self.expect("<<")
         with self.nested():
             subject = self._part(emit)
@@ -967,7 +966,6 @@ class Parser(Cursor):
         object_: TermOrVariable,
         emit: Emit,
     ) -> None:
-        """Parse ``~ r`` and ``{| p o |}`` behind a triple."""
         reifier: TermOrVariable | None = None
         while self.at("~", "{|"):
             sign = self.advance()

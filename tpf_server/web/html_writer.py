@@ -209,7 +209,6 @@ class HtmlWriter:
             yield f"{line}</tr>\n"
 
     def _groups(self, fragment: Fragment) -> dict[Markup, list[tuple[Markup, Markup, Markup]]]:
-        """Return value, graph and validity of the facts about a subject, by predicate."""
         query = fragment.query
         cell = self._cells_of(query.endpoint).cell
         columns, labels = fragment.rows

@@ -47,7 +47,6 @@ class _DatasetCollector(Collector):
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
-        """Yield a gauge for each figure, with a sample for each dataset."""
         facts = GaugeMetricFamily("tpf_facts", "Facts now.", labels=["dataset", "kind"])
         batches = GaugeMetricFamily("tpf_batches", "Number of the last batch.", labels=["dataset"])
         silence = GaugeMetricFamily(

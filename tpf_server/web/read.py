@@ -203,7 +203,6 @@ def _kind(query: PinnedRequest, chosen: Chosen) -> list[tuple[str, str]]:
 
 
 def _links(query: PinnedRequest) -> list[tuple[str, str]]:
-    """Return the header fields that stay the same from page to page."""
     links = documentation_link(query.endpoint.base) + memento_links(query)
     headers = [("Link", links), *memento_fields(query)]
     modified = last_modified(query)

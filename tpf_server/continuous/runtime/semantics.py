@@ -47,10 +47,9 @@ class Semantics:
     """How solutions become output.
 
     Args:
-        output: ``derivations`` emits, at each arrival, every solution that the arrival newly
-            derives, as often as it derives it; ``difference`` emits what the bag of solutions after
-            the arrival has more than the bag before it (paper 000, section 3.2: the streaming
-            operator).
+        output: ``derivations`` emits, at each arrival, every solution as often as the arrival
+            derives it anew; ``difference`` emits what the bag of solutions has more than before
+            the arrival (paper 000, section 3.2: the streaming operator).
         static: ``distinct`` takes every sub-query over static data as distinct over the variables
             that occur elsewhere; ``bag`` keeps multiplicities as SPARQL has them.
         aggregates: ``rows`` emits the row of a group once for each new solution in it; ``groups``
@@ -93,8 +92,7 @@ class EngineSettings:
     Args:
         base: what relative IRIs in queries are relative to.
         semantics: what queries in CQELS-QL emit, where registration says nothing else.
-        lateness: how late an element may come, in milliseconds: all wait that long, to be put in
-            order.
+        lateness: milliseconds that elements wait, to be put in order.
         create_streams: a stream comes into being when it is first named.
         require_graphs: a query may only name static graphs that are loaded.
         share: queries that differ in constants only share a plan.

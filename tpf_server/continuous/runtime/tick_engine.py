@@ -467,7 +467,6 @@ class TickEngine(QueryEngine):
         at: int,
         graph: Term | None = None,
     ) -> None:
-        """Deliver an element to all who read its stream."""
         raise NotImplementedError
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
@@ -596,7 +595,6 @@ class TickEngine(QueryEngine):
         return min((each for each in instants if each is not None), default=None)
 
     def _finish(self) -> None:
-        """Let in what waits for a slide; no more elements will come."""
         while (boundary := self._windows.boundary(None)) is not None:
             self._pass_until(boundary + 1)
 

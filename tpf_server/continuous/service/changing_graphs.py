@@ -286,7 +286,6 @@ class RemoteGraph:
             raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
 
     def _opened(self, url: str) -> requests.Response:
-        """Get a URL, following redirects within its origin only."""
         target = url
         for _ in range(_REDIRECTS + 1):
             try:

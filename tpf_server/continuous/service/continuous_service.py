@@ -88,7 +88,6 @@ class _Intake:
         return new and self._streams.takes_columns(stream)
 
     def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
-        """Replace each refused element with an error."""
         if isinstance(pushed, RecordBody):
             fine = as_columns and self._fine(stream, pushed)
             return pushed if fine else self._each(stream, pushed.elements(), "record")

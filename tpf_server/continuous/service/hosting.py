@@ -155,8 +155,6 @@ Relation = Literal["added", "removed", "result"]
 
 
 class _RefusedQuery(RunningQuery[Any]):
-    """A kept query that the server cannot start again."""
-
     query: None = None
     stream: None = None
     reads: frozenset[Term] = frozenset()

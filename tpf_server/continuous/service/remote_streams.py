@@ -92,7 +92,6 @@ class _Link(ABC):
 
     @property
     def reason(self) -> str | None:
-        """Return why elements do not come through, or ``None``."""
         return self._failure or self._refusal
 
     def start(self) -> None:

@@ -265,7 +265,6 @@ class SharedPlan:
             yield data.where(reduce(or_, plain)).withColumn("query", sql.explode(self._indexes()))
 
     def _table(self, parameters: Mapping[str, Parameter]) -> DataFrame:
-        """The constants at some positions of a pattern, by index."""
         values = tuple(zip(*(each.values for each in parameters.values()), strict=True))
         key = (tuple(parameters), values)
         table = self._cache.get(key)
@@ -277,7 +276,6 @@ class SharedPlan:
         return table
 
     def _windows(self, clause: StreamClause) -> Column:
-        """The instants whose window has an element."""
         window = _window(clause)
         step, common = window.step, self.graph.instants.greatest_common_period
         ts = sql.col("ts")
@@ -293,8 +291,6 @@ class SharedPlan:
 
 
 class _StreamCounts(NamedTuple):
-    """Counts of one stream in a batch."""
-
     stream: Term
     lines: int
     malformed: int
@@ -521,7 +517,6 @@ class MicroBatches:
     # ------------------------------------------------------------------------------ elements
 
     def _forget(self, queries: Sequence[WindowQuery]) -> None:
-        """Drop batches that no window needs, and merge small ones."""
         needs = [each.needs_after for each in queries]
         after = min((each for each in needs if each is not None), default=None)
         for each in self._retained:

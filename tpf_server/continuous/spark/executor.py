@@ -250,7 +250,6 @@ class SparkExecutor:
         self._version += 1
 
     def _answer(self, made: SparkQuery, answers: list[PeriodicAnswer] | ContinuousError) -> None:
-        """Hand on the answers of a batch; the caller has the lock."""
         if isinstance(answers, ContinuousError):
             made.stop(answers)
             return
@@ -293,7 +292,6 @@ class SparkExecutor:
         job.ended.set()
 
     def _batches(self, job: SparkJob, folder: Folder) -> None:
-        """Make batches of what arrives, as long as there are queries."""
         assert job.batches is not None
         taken: list[SparkQuery] = []
         written: dict[int, list[str]] = {}
@@ -357,7 +355,6 @@ class SparkExecutor:
             return False
 
     def _let_go(self, made: ExecutedQuery) -> None:
-        """Remove a query; end a job without queries."""
         if made.state in ("starting", "running"):
             made.state = "closed"
         if not isinstance(made, SparkQuery) or made not in made.job.queries:

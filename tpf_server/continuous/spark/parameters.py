@@ -139,7 +139,6 @@ def _may_differ(pattern: Pattern) -> bool:
 
 
 def _kind(term: Term) -> str:
-    """Equal for constants that expressions treat alike."""
     if not term.startswith('"'):
         return term[:2] if term.startswith(("<<", "_:")) else term[:1]
     value = value_of(term)

@@ -335,7 +335,6 @@ class LeafFrames:
         return result.project(variables_of_bgp(tuple(patterns)))
 
     def _join_mixed(self, frame: Frame | None, pattern: QuadPattern) -> Frame:
-        """Join the matches of a pattern in windows and in static data."""
         streaming = self._streaming(pattern)
         plain = pattern._replace(graph=self.graph.graph_of(pattern))
         static = self.static_frame(BGP((plain,)))

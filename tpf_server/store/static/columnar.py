@@ -56,7 +56,6 @@ class _Order:
         return low, high
 
     def frequencies(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return the first terms, and how many rows each has."""
         rows = np.diff(np.asarray(self._starts))
         terms = np.flatnonzero(rows)
         return terms, rows[terms]

@@ -157,7 +157,6 @@ class _Clauses:
         return True
 
     def _timestamp(self, parser: Parser) -> Expression:
-        """Parse ``timestamp(?v[, graph])``."""
         start = parser.advance().position
         parser.expect("(")
         name = parser.variable()

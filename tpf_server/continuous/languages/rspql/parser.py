@@ -342,7 +342,6 @@ class _Clauses:
         return RegisterClause("stream", stream[1:-1], stream)
 
     def _form_operator(self, parser: Parser) -> None:
-        """Parse the operator of ``SELECT ISTREAM``."""
         if not parser.at_word(*STREAM_OPERATORS):
             return
         word = parser.advance()

@@ -416,7 +416,6 @@ def _in_graph(
 
 
 def _meets(node: Node, schema: Sequence[Variable]) -> bool:
-    """True where a node binds all shared variables."""
     shared = set(schema) & set(node.schema)
     return bool(shared) and shared <= node.certain
 

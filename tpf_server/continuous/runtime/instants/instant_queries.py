@@ -464,7 +464,6 @@ class StreamReaders:
                     yield trigger
 
     def _limit(self, registered: PeriodicQuery) -> None:
-        """Stop a query whose windows hold too much."""
         allowed = self._window_rows
         if registered.evaluation.held > allowed:
             error = f"the windows of {registered.name} hold more than {allowed} elements"
@@ -626,7 +625,6 @@ class InstantQueries:
         self._enter(stream, triples, at, graph)
 
     def _announce(self, stream: Term, at: int) -> None:
-        """Tell followers of an element before it enters."""
         due: list[tuple[int, Trigger]] = []
         for trigger in tuple(self._readers.following.of(stream)):
             instant = trigger.passed(at)
@@ -663,7 +661,6 @@ class InstantQueries:
     def _enter(
         self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
     ) -> None:
-        """Add an element to the windows of its stream."""
         if not self._readers.read(stream):
             return
         self._arriving.append(triples)

@@ -77,7 +77,6 @@ def _change(pattern: Pattern) -> Pattern:
 
 
 def _collapsed(pattern: Pattern, visible: frozenset[Variable]) -> Pattern | None:
-    """Return the groups of an aggregation, if possible."""
     conditions: list[Expression] = []
     while isinstance(pattern, Filter):
         if first_exists(pattern.condition) is not None:

@@ -252,7 +252,6 @@ class Timetable:
             self._arrange(self._queries.values())
 
     def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
-        """Rank queries and find their streams again."""
         queries = tuple(queries)
         planned = dict(self._ready.next)
         for timeline in self._timelines.values():

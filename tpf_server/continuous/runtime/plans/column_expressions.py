@@ -203,7 +203,6 @@ def _whole(name: str, value: _Numbers) -> _Numbers:
 
 
 def _packed(values: Column, scale: int) -> Column:
-    """Pack decimals without trailing zeros."""
     if not scale:
         return values << _SHIFT | DECIMAL
     scales = np.full(len(values), scale, np.int64)

@@ -113,7 +113,6 @@ class ConstantIndex:
         return decimal_of(identifier) if tag == DECIMAL else None
 
     def _named(self, identifier: TermId) -> bool:
-        """True for an IRI or a blank node."""
         tag = identifier & TAG
         if tag:
             return tag == SERIAL
@@ -253,7 +252,6 @@ class Dispatch(Node):
             self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
 
     def _meeting(self, solution: Solution, numbers: list[int]) -> list[int]:
-        """Return the queries whose further constants a solution meets."""
         for position, comparison in enumerate(self._others, start=1):
             value, test = comparison.value(solution), comparison.test
             numbers = [n for n in numbers if test((value, self._constants[n][position]))]

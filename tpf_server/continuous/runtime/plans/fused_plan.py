@@ -366,6 +366,5 @@ class FusedPlan:
 
 
 def _first_of(marks: RowMask, count: int) -> int:
-    """Return the first marked row, or `count`."""
     rows = np.flatnonzero(marks)
     return int(rows[0]) if len(rows) else count

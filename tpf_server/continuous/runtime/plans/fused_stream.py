@@ -148,7 +148,6 @@ class FusedStream:
         return [plan.batch(columns, count) for plan, columns in plans], count
 
     def _new_subjects(self, subjects: Column) -> int:
-        """Count the first rows whose subjects are new."""
         own = [each.rows.subjects[: each.taken] for each in self._blocks]
         every = np.concatenate([*own, subjects])
         first = np.unique(every, return_index=True)[1]

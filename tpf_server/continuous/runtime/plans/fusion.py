@@ -94,7 +94,6 @@ class _Reader:
         self._encode = plan.flow.dictionary.encode
 
     def part(self, node: Node) -> _Part:
-        """Read a node that is asked for its rows."""
         self.seen.add(node)
         if type(node) is Group:
             return self._group(node)
@@ -183,7 +182,6 @@ class _Reader:
         return _Part((*left.values, *values), lambda parts: one(parts) + rest(two(parts)))
 
     def _limit(self, node: Filter, values: Sequence[_Value | None]) -> None:
-        """Read a condition on the size of a group."""
         match node.expression:
             case Call(name, (VariableRef(variable), Constant(term))) if name in _TURNED:
                 pass

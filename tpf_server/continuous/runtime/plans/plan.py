@@ -152,9 +152,8 @@ class EmittingGroup(Node):
 class StampedGroups(Node):
     """Groups of rows with stamps: what each query sees of a group that came late (see `Watermark`).
 
-    The rows of a group are cut at their stamps. A part has the rows that came since its cut, for
-    the queries between the cut before, which is in the column `AFTER`, and its own. A row counts in
-    as many parts as its group has older cuts, and these go with their rows.
+    The rows of a group are cut at their stamps. A part has the rows since its cut, for the queries
+    between the cut before (column `AFTER`) and its own. Cuts go with their rows.
 
     Args:
         stamps: the columns with stamps; the least of them counts.
@@ -336,7 +335,6 @@ class PlanBuilder(Builder):
         return self.leaves.dispatches and self.leaves.streams(pattern)
 
     def _beside(self, left: Node, right: Node, *, absent: bool) -> Node:
-        """Return the solutions that have a partner, or have none."""
         shared = [name for name in left.schema if name in right.schema]
         stamps = [name for name in right.schema if name.startswith(STAMP)]
         name = Variable(f"{AFTER if absent else UNTIL}{len(self._newest)}")

@@ -96,7 +96,6 @@ def differences(
 
 
 def _found(entries: list[Entry], chosen: Iterable[Entry], end: int) -> list[int]:
-    """Return the positions before `end` of these entries."""
     positions = ((bisect_left(entries, each, 0, end), each) for each in chosen)
     return sorted(
         position for position, each in positions if position < end and entries[position] == each
@@ -321,7 +320,6 @@ class Slices(TopK):
         return result
 
     def _seen(self, entry: Entry) -> Solution:
-        """Project a row to the part that a reader sees."""
         row = entry[1]
         return row if self._places is None else tuple([row[position] for position in self._places])
 

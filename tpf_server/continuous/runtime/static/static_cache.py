@@ -74,7 +74,6 @@ def _evaluate(
     *,
     limited: bool = False,
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
-    """Join rows with patterns."""
     counts = {pattern: dataset.count(pattern) for pattern in patterns}
     order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], schema)
     for pattern in order:

@@ -115,7 +115,6 @@ class StarContent:
     def _rows(
         self, subject: TermId, content: _Mixed, pattern: int, value: Any
     ) -> Iterator[tuple[Solution, int]]:
-        """Return the rows in which `value` is the object of `pattern`."""
         choices = [
             [(value, 1)] if position == pattern else list(objects.items())
             for position, objects in enumerate(content.objects)

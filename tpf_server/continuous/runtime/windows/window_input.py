@@ -44,24 +44,21 @@ class WindowInput:
     Args:
         width: the number of columns of a row.
         number: the position among all inputs of an engine that take an element. An input stores a
-            row before it notifies its consumers, so that of several new rows that join exactly one,
-            the last, meets all others.
-        touch: is called when rows come or go, for those who `hold`.
-        watermark: where it is given, rows have one more column: their stamp.
+            row before it notifies its consumers: of new rows that join, only the last meets all.
+        touch: called when rows come or go, for those who `hold`.
+        watermark: gives rows one more column: their stamp.
 
     Attributes:
         elsewhere: the count of rows that another object keeps for it (see `FusedPlan`).
-        used: the stamp of the last row that came, or 1; 0 where none ever did.
-        holders: plans that hold something back, to be flushed after rows came or went.
+        used: the stamp of the last row, or 1; 0 where none ever came.
+        holders: plans to be flushed after rows came or went.
         calm: no row came or went since these were flushed.
-        netted: the count of its consumers of plans that emit differences, to which expiries matter;
-            0 where it slides, and so changes at boundaries only.
+        netted: the count of its consumers that emit differences; 0 where it slides.
         scheduled: the expiry of the oldest row is known, or nobody needs it.
         recent: a sample of new rows, to measure with.
-        arrive_row: takes the row of a single triple with its timestamp (or number, see `arrive`).
-        expire: expires rows at an instant of the engine (or at the number of the last triple).
-        arrive_star: takes an element that holds the whole star of its subject: timestamp, subject
-            and row.
+        arrive_row: takes the row of a triple with its timestamp (or number, see `arrive`).
+        expire: expires rows at an instant (or at the number of the last triple).
+        arrive_star: takes a whole star: timestamp, subject and row.
     """
 
     arrive_row: Callable[[int, Solution], None]
