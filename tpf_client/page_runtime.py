@@ -313,7 +313,6 @@ def _compile_modules(folder: Path) -> None:
 
 
 def _modules(folder: Path | None) -> dict[tuple[str, str], bytes]:
-    """Return the compiled modules by path and SHA-256 of their sources."""
     if folder is None or not (folder / _MODULES).is_file():
         return {}
     with zipfile.ZipFile(folder / _MODULES) as archive:
@@ -378,7 +377,6 @@ def _imported(root: str) -> dict[str, Path]:
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield names of modules that a module may import, except for type checkers."""
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):

@@ -71,7 +71,7 @@ class Figure:
         kind: ``lines``, or ``bars`` for texts as `x`.
         markers: false for hundreds of points.
         places: colour number by series, consistent over figures.
-        answer: the first one heads the report, all are in the README.
+        answer: the first one heads the report and is in the README.
         marks: points of others on other hardware, and the series with their colour.
     """
 

@@ -409,7 +409,6 @@ class _Playing:
     def row(
         self, tick: int, at: datetime, rows: list[tuple[Any, ...]], changes: ResultRow
     ) -> ResultRow:
-        """Return the row of an evaluation and start that of the next."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         work, feed = self._app.work, self._feed
         requests, size, others_cpu, others_wall = self._before

@@ -341,7 +341,6 @@ class _Watched:
         self.first = self._last = self.usages()
 
     def usages(self) -> _Usages:
-        """Return the usage of server, cache, clients and feed."""
         cache = None if self._cache is None else self._cache.usage()
         clients = [client.usage() for client in self._clients]
         return self._server.usage(), cache, clients, self._feed.usage()

@@ -200,7 +200,6 @@ class _Running:
     """Servers with the first request of what they were asked until the rate was steady."""
 
     def named(self, name: str) -> Server:
-        """Return a server by its name in the raw data, if it did start."""
         try:
             return self.servers[name]
         except KeyError:
@@ -398,7 +397,6 @@ def start_targets(ours: Results, triples: int) -> Iterator[Target]:
 
 
 def _by_reference(asked: Results) -> Iterator[Item]:
-    """Compare ours with the reference server, by kind of page."""
     pairs = {}
     for row in asked.where(server=REFERENCE).rows:
         page, form = row["pattern"], row["format"]

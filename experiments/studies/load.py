@@ -180,7 +180,6 @@ class Load:
 
 
 def _extrapolated(loads: Results) -> Iterator[Finding]:
-    """Extrapolate loads to ten times as many triples as were measured."""
     memory = loads.series("engine", "triples", "peak_mib")
     for engine, seconds in loads.series("engine", "triples", "seconds").items():
         if len(seconds) < 2:
@@ -212,7 +211,6 @@ def _at_ten_times(points: Sequence[Point]) -> float:
 
 
 def _served(served: Results, loads: Results) -> Iterator[Item]:
-    """Return start, memory and pages by size."""
     asked = Results([row for row in served.rows if row["pattern"] != START], {}, {})
     series = asked.series("pattern", "triples", "p95_ms")
     most = max(float(row["triples"]) for row in served.rows)

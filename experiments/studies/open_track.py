@@ -397,7 +397,6 @@ def _by_pair(results: Results, column: str) -> dict[str, Any]:
 
 
 def _sums(results: Results, column: str) -> dict[tuple[str, str], float]:
-    """Return the sums of medians by client and server, of those who answered all queries."""
     chosen = results.medians(("client", "server", "query", "instance"), (column,))
     queries = len({(row["query"], row["instance"]) for row in chosen.rows})
     rows: dict[tuple[str, str], list[float]] = {}

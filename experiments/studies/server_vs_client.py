@@ -339,7 +339,6 @@ def _of_a_client(totals: Results, size: str, engines: Sequence[str]) -> Iterator
 
 
 def _a_minute(percent: float) -> str:
-    """Return the time that a share of a core is in a minute."""
     return duration(600 * percent)
 
 

@@ -85,8 +85,6 @@ def write_streams_spark(
 
 
 class _StreamParts:
-    """Writes parts of streams; runs in the workers."""
-
     def __init__(
         self, sources: Shipped[StreamSource], parts: Sequence[FeedPart], writer: PieceWriter
     ) -> None:
@@ -237,8 +235,6 @@ def _instants(statements: "DataFrame", feed: MeasurableFeed) -> _Instants:
 
 
 class _PartReader:
-    """Runs in the workers."""
-
     schema: Final = "part int, number int, share int, content binary"
 
     def __init__(
@@ -332,8 +328,6 @@ class _Poster:
 
 
 class _Labeller:
-    """Writes facts as lines, by range of time; runs in the workers."""
-
     schema: Final = "range int, content binary"
 
     def __init__(self, history: _History, ranges: int, method: Method, naming: Naming) -> None:
@@ -403,8 +397,6 @@ def _quad(row: tuple[Any, ...]) -> Quad:
 
 
 class _Merge:
-    """Writes a range of time to a file, in order; runs in the workers."""
-
     def __init__(self, writer: PieceWriter) -> None:
         self._writer = writer
 

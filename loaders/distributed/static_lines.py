@@ -86,8 +86,6 @@ def load_spark(
 
 
 class _Lines:
-    """Reads pieces; runs in the workers."""
-
     def __init__(self, sources: Shipped[StaticSource], pieces: Sequence[str]) -> None:
         self._sources = sources
         self._pieces = pieces
@@ -102,8 +100,6 @@ class _Lines:
 
 
 class _LineFile:
-    """Writes a partition of sorted lines to a file; runs in the workers."""
-
     def __init__(self, writer: PieceWriter) -> None:
         self._writer = writer
 

@@ -236,7 +236,6 @@ def read_metadata(described: Any, source: str, base: str | None = None) -> list[
 
 
 def _check(described: Any, source: str) -> None:
-    """Refuse metadata that read other documents, or compute without end."""
     waiting = [described]
     while waiting:
         part = waiting.pop()

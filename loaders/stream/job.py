@@ -197,8 +197,6 @@ def _identity(checkpoint: Folder) -> str:
 
 
 class _Mapper:
-    """Runs in the workers."""
-
     def __init__(self, mapping: RecordMapping) -> None:
         self._mapping = mapping
 

@@ -271,7 +271,6 @@ class _NewLines:
         self._add(scope, None, b"", _ONE_OBJECT % name)
 
     def add_line(self, scope: Scope, line: ParsedLine, text: bytes) -> None:
-        """Add a line; only the new words of a plain one are parsed."""
         plain = _PLAIN.fullmatch(text)
         if plain is None:
             self._add(scope, line, b"", text)

@@ -77,7 +77,6 @@ def bound_but_for_errors(pattern: Pattern) -> frozenset[Variable]:
 
 
 def _cached_bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
-    """Cache `_bound`: each level of a query asks about all below."""
     slot = "_bound_but_for_errors" if computed else "_always_bound"
     bound: frozenset[Variable] | None = getattr(pattern, slot, None)
     if bound is None:

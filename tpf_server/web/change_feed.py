@@ -83,7 +83,6 @@ class ChangeFeed:
                 self._followers -= 1
 
     def _after(self, after: int, seconds: float) -> tuple[int, frozenset[Term] | None] | None:
-        """Return the merged changes since a batch; ``None``: none in so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._is_behind(after), seconds)
             if not self._is_behind(after):

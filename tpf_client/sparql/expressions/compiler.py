@@ -273,7 +273,6 @@ def _error(_solution: Solution) -> Any:
 
 
 def _length(value: Value) -> int:
-    """The characters of a text; 0 for what is short by itself."""
     if type(value) is str:
         return len(value)
     return len(value[0]) if type(value) in _TEXTS else 0  # type: ignore[index, arg-type]

@@ -388,7 +388,6 @@ def _run_on_spark(
                 yield f"{at}\t" + "\t".join(triple) + "\n"
 
     def copy(into: Folder) -> tuple[dict[str, Path | str], list[int]]:
-        """Write the streams; return their folders, and the last instant of each query."""
         folders = [into.inner(f"stream{number}") for number, _ in enumerate(streams)]
         for folder, (iri, path) in zip(folders, streams.items(), strict=True):
             folder.write("elements.tsv", lines(iri, path))

@@ -307,7 +307,6 @@ class StreamWriter(_Link):
                 return
 
     def _compose(self, after: int) -> bool:
-        """Make the next batch; false: there will be no more."""
         try:
             events = self._log.read(after, 1.0)
         except BacklogError:

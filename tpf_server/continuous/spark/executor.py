@@ -399,7 +399,6 @@ class SparkExecutor:
 
 
 def _written(folder: Folder, number: int, files: Sequence[_Files]) -> dict[Term, str]:
-    """Write the lines of a batch; return the file of each stream."""
     streams = dict.fromkeys(stream for each in files for stream in each.lines)
     result: dict[Term, str] = {}
     for index, stream in enumerate(streams):

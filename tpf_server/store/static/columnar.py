@@ -208,7 +208,6 @@ class ColumnarStore:
         predicate: Term,
         quads: list[Quad],
     ) -> list[Quad]:
-        """Return the quads with this predicate that the store holds in some graph."""
         bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
         order = files.plans[bits].order
         number = id_of(predicate)

@@ -200,7 +200,6 @@ def _write_order(
 
 
 def _runs(ascending: Ids) -> tuple[Ids, Ids]:
-    """Return the distinct values of an ascending column, and their counts."""
     begins = np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
     counts = np.diff(begins, append=len(ascending))
     return ascending[begins], counts.astype(np.uint32)

@@ -146,7 +146,6 @@ def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]
 def _needed(
     above: Sequence[Pattern], comparisons: tuple[Call, ...], scope: tuple[Variable, ...]
 ) -> tuple[Variable, ...]:
-    """The variables of the shared part that are used above."""
     used = {name for each in comparisons for name in variables_in(each)}
     chooses = False
     for pattern in above:

@@ -357,7 +357,6 @@ class StreamReaders:
         self._leave(registered)
 
     def _untrigger(self, registered: PeriodicQuery) -> None:
-        """Take a query from its trigger; one without queries is gone."""
         trigger = registered.trigger
         trigger.queries.pop(registered, None)
         if trigger.queries:

@@ -307,7 +307,6 @@ def _used(*expressions: Expression) -> _Names:
 
 
 def _narrowed(pattern: Pattern, needed: _Names) -> Pattern:
-    """Push projections; the pattern may still bind more than is needed."""
     match pattern:
         case Aggregated(inner, _, aggregate, keys):
             return replace(

@@ -301,7 +301,6 @@ class FusedPlan:
         counted: Column,
         count: int,
     ) -> int:
-        """Count the first rows with numbers where they are needed."""
         wrong = np.zeros(count, np.bool_)
         own = self._shape.groups[number].keys
         for position, _, _ in self._shape.ranking.order:

@@ -395,7 +395,6 @@ class ContinuousLeaves:
         return JoinCondition(names, check)
 
     def _seen(self, entry: JoinInput) -> JoinCondition:
-        """Return the condition that a row came after the query, or the instance."""
         (stamp,) = (name for name in entry.variables if name.startswith(STAMP))
         if self._lifted:
             return JoinCondition(

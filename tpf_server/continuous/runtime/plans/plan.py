@@ -582,7 +582,6 @@ class Plan:
         self._select(instance, news=False)
 
     def _select(self, instance: Instance, *, news: bool) -> None:
-        """Give an instance its share of operators above joins that tell instances apart."""
         encode = self.flow.dictionary.encode
         for dispatch in self.dispatches:
             constants = [encode(instance.constants[name]) for name in dispatch.variables]

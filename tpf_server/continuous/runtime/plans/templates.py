@@ -222,7 +222,6 @@ def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
 
 
 def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int] | None) -> Pattern:
-    """Replace the constants in comparisons of the last FILTER by variables."""
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
             # Operators with a state would meet the numbers of other queries later.

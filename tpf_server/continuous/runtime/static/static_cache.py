@@ -352,7 +352,6 @@ class StaticCache:
     def _encoded(
         self, schema: Schema, rows: Iterable[BoundRow], number: TermId
     ) -> Counter[Solution]:
-        """Count the rows of the solutions that meet the conditions."""
         encode = self._dictionary.encode
         tests: list[tuple[list[int], Callable[[Solution], bool]]] = [
             ([schema.index(name) for name in condition.variables], condition.check)
