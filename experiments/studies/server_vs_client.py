@@ -112,7 +112,7 @@ class Sizes:
     lead: float = 0.25
     jitter: float = 0.5
     step: float = 1.0
-    first_seconds: float = 10.0
+    first_seconds: float = 20.0
     periods: int = 2
     grace: float = 3.0
     spark_grace: float = 30.0

@@ -21,10 +21,6 @@ from tests.support.live_model import LiveModel, RefusedError
 from tests.support.postgres import Addresses
 from tpf_server.errors import PublishError
 from tpf_server.store.live import reader as live_reader
-from tpf_server.store.live import reader as live_timeline
-from tpf_server.store.live import reader as live_view
-from tpf_server.store.live import reader as live_views
-from tpf_server.store.live import rows as live_names
 from tpf_server.store.live import rows as live_rows
 from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.protocols import LiveStore, Snapshot
@@ -185,14 +181,14 @@ def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
     for module, name, value in (
         (live_reader, "_FEW", few),
         (live_reader, "_LONG", children if few else 1024),
-        (live_view, "_REMEMBERED", remembered),
-        (live_view, "_LEAP", leap * 1_000_000),
-        (live_timeline, "_CHILDREN", children),
-        (live_views, "_MANY", 10_000 if few else remembered - 2),
-        (live_views, "_MISSES", children - 2),
-        (live_timeline, "_FEW", remembered),
-        (live_timeline, "_STEP", 1),
-        (live_names, "_FEW", few),
+        (live_reader, "_REMEMBERED", remembered),
+        (live_reader, "_LEAP", leap * 1_000_000),
+        (live_reader, "_CHILDREN", children),
+        (live_reader, "_MANY", 10_000 if few else remembered - 2),
+        (live_reader, "_MISSES", children - 2),
+        (live_reader, "_FEW_INSTANTS", remembered),
+        (live_reader, "_STEP", 1),
+        (live_rows, "_FEW_KEYS", few),
         (live_rows, "_FEW", children),
     ):
         stack.enter_context(patch.object(module, name, value))
