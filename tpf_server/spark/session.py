@@ -153,6 +153,7 @@ def spark_context(
             work.mkdir(parents=True, exist_ok=True)
         log_path = _log_path(settings)
         log = stack.enter_context(log_path.open("ab"))
+        begin = log.tell()
         conf = SparkConf()
         for key, value in (_configuration(settings, work, name) | dict(options or {})).items():
             conf.set(key, value)
@@ -191,6 +192,11 @@ def spark_context(
         try:
             yield context
         except (Py4JError, ConnectionError) as error:
+            if _OUT_OF_MEMORY in log_path.read_bytes()[begin:]:
+                raise SparkError(
+                    f"{settings.memory} are too little memory for Java: set --memory or "
+                    f"TPF_SPARK_MEMORY (executors: TPF_SPARK_EXECUTOR_MEMORY); see {log_path}"
+                ) from error
             # Connections to a process that is killed break before it is gone.
             from_java = isinstance(error, Py4JJavaError)
             status = None if from_java else _ended(java_gateway(), _END_SECONDS)
@@ -380,6 +386,7 @@ def _reason(log: Path) -> str:
     return f" ({match[1].strip()})" if match else ""
 
 
+_OUT_OF_MEMORY = b"java.lang.OutOfMemoryError"
 _JAVA_PROBLEM = re.compile(
     r"""^(?:Exception in thread "main" [\w.$]+: |(?=Invalid |Unrecognized ))(.+)$""", re.MULTILINE
 )
