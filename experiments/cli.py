@@ -54,9 +54,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Adaptivity(),
 )
 STUDY_MINUTES: Mapping[str, float] = {
-    "server-vs-client": 18, "cost-model": 0.1, "fragments": 7, "annotation-methods": 6,
-    "conference": 5, "taxi": 3, "csparql": 8, "citybench": 17, "client": 12, "open-track": 22,
-    "load": 24, "adaptivity": 1,
+    "server-vs-client": 22, "cost-model": 0.1, "fragments": 9, "annotation-methods": 10,
+    "conference": 6, "taxi": 3, "csparql": 9, "citybench": 17, "client": 12, "open-track": 21,
+    "load": 33, "adaptivity": 1,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
 
