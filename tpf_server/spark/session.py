@@ -192,7 +192,7 @@ def spark_context(
         try:
             yield context
         except (Py4JError, ConnectionError) as error:
-            if _OUT_OF_MEMORY in log_path.read_bytes()[begin:]:
+            if _OUT_OF_MEMORY in _text_of(error) + log_path.read_bytes()[begin:]:
                 raise SparkError(
                     f"{settings.memory} are too little memory for Java: set --memory or "
                     f"TPF_SPARK_MEMORY (executors: TPF_SPARK_EXECUTOR_MEMORY); see {log_path}"
@@ -390,6 +390,13 @@ _OUT_OF_MEMORY = b"java.lang.OutOfMemoryError"
 _JAVA_PROBLEM = re.compile(
     r"""^(?:Exception in thread "main" [\w.$]+: |(?=Invalid |Unrecognized ))(.+)$""", re.MULTILINE
 )
+
+
+def _text_of(error: BaseException) -> bytes:
+    try:
+        return str(error).encode()
+    except Exception:  # noqa: BLE001 - its text is asked of a Java that may have ended
+        return b""
 
 
 def _first_line(error: BaseException) -> str:
