@@ -55,7 +55,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 )
 STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 22, "cost-model": 0.1, "fragments": 9, "annotation-methods": 10,
-    "conference": 6, "taxi": 3, "csparql": 9, "citybench": 17, "client": 12, "open-track": 21,
+    "conference": 6, "taxi": 8, "csparql": 9, "citybench": 17, "client": 12, "open-track": 21,
     "load": 33, "adaptivity": 1,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""
