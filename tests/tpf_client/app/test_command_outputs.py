@@ -17,7 +17,6 @@ from tests.tpf_client.conftest import Done
 from tpf_client import Client
 from tpf_client.app.printing import Format, refusal
 from tpf_client.commands import COMMANDS
-from tpf_server.continuous.service.cli import Drawing
 
 NAME = "http://example.org/name"
 FORMS = {
@@ -54,11 +53,7 @@ RUNS = [
     for stream in STREAMS
     for kind in ("text", "arrow")
 ]
-EXPLAINED = [
-    ["tpf-continuous", "run", text, "--explain", "--drawing", drawing]
-    for text in CONTINUOUS.values()
-    for drawing in Drawing
-]
+EXPLAINED = [["tpf-continuous", "run", text, "--explain"] for text in CONTINUOUS.values()]
 OTHERS = [
     ["tpf-server", "--help-settings"],
     ["tpf-server", "backup", "--help"],

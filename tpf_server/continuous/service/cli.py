@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from io import BufferedWriter, TextIOWrapper
-from operator import methodcaller
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, TextIO, TypeVar, cast
 
@@ -46,7 +45,7 @@ from tpf_server.continuous.runtime.errors import (
     ElementError,
 )
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
-from tpf_server.continuous.runtime.instants.drawing import denotational_graph, drawn
+from tpf_server.continuous.runtime.instants.drawing import drawn
 from tpf_server.continuous.runtime.instants.instant_queries import InstantSettings
 from tpf_server.continuous.runtime.instants.periodic_query import Pace, PeriodicQuery, Widen
 from tpf_server.continuous.runtime.instants.rules import RULES, RULES_ON_SPARK
@@ -216,13 +215,6 @@ def merged_streams(
 ) -> Iterator[tuple[int, str, Element | ElementError]]:
     """Merge the elements of several streams by timestamp, each with its file."""
     return heapq.merge(*(read_stream(*each, name) for each in files), key=lambda each: each[0])
-
-
-class Drawing(StrEnum):
-    """Ways to draw operators."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
 
 
 class _EngineName(StrEnum):
@@ -424,20 +416,13 @@ def _run_on_spark(
     return _Played(counts["elements"], counts["malformed"], counts["late"], counts["answers"])
 
 
-def explained(engine: Engine, query: str | CsparqlQuery, drawing: Drawing = Drawing.TEXT) -> str:
-    """Draw the operators of a query as written and as they run, and its denotational graph."""
-    initial, final = engine.explain(query)
-    graphs = (drawn(initial), drawn(final), denotational_graph(final))
-    titles = ("Operators as written", "Operators as they run", "Static and streaming")
-    layout, draw = _DRAWINGS[drawing]
-    pieces = [layout.format(*each) for each in zip(titles, map(draw, graphs), strict=True)]
+def explained(engine: Engine, query: str | CsparqlQuery) -> str:
+    """Draw the operators of a query as written and as they run."""
+    titles = ("Operators as written", "Operators as they run")
+    graphs = zip(titles, map(drawn, engine.explain(query)), strict=True)
+    pieces = [f"{title}\n\n{text}" for title, text in graphs]
     return "\n".join([*pieces, f"Compiled: nothing; {AT_INSTANTS}.\n"])
 
-
-_DRAWINGS: Final = {
-    Drawing.TEXT: ("{}\n\n{}", methodcaller("as_text")),
-    Drawing.MERMAID: ("### {}\n\n```mermaid\n{}```\n", methodcaller("as_mermaid")),
-}
 
 # What all replays have in common.
 
@@ -568,7 +553,6 @@ def run(
         bool, typer.Option(help="leave malformed lines or records out")
     ] = False,
     explain: Annotated[bool, typer.Option(help="show how queries are evaluated, and stop")] = False,
-    drawing: Annotated[Drawing, typer.Option(help="how --explain shows C-SPARQL")] = Drawing.TEXT,
     master: Annotated[str, typer.Option(help="of Spark: local[*], spark://…")] = "local[*]",
     work: Annotated[
         str | None,
@@ -621,7 +605,7 @@ def run(
         native = replay.engine(settings, instants)
         if explain:
             assert not isinstance(out, ArrowFile)
-            _explain(replay, native, read, drawing, out)
+            _explain(replay, native, read, out)
             return
         if engine is _EngineName.NATIVE:
             played = run_native(replay, native, out, read)
@@ -704,9 +688,7 @@ def _language_of(queries: Sequence[str]) -> str:
     return result.pop() or CQELS.name
 
 
-def _explain(
-    replay: StreamReplay, engine: Engine, read: _Read, drawing: Drawing, output: TextIO
-) -> None:
+def _explain(replay: StreamReplay, engine: Engine, read: _Read, output: TextIO) -> None:
     """Write how queries are evaluated: the plans of CQELS-QL, the operators of the others."""
     engine.asks = True
     for text in replay.queries:
@@ -714,7 +696,7 @@ def _explain(
         if isinstance(query, CsparqlQuery):
             if isinstance(query, RspqlQuery):
                 output.write(f"{query.said}\n\n")
-            output.write(explained(engine, query, drawing))
+            output.write(explained(engine, query))
         else:
             state = engine.start(query, lambda _: None).explain()
             output.write(json.dumps(state, indent=2) + "\n")

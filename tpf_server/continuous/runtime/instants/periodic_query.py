@@ -167,11 +167,11 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return self.evaluation.graph
 
     def _operators(self) -> list[str]:
-        shared = drawn(self.graph).as_text().splitlines()
+        shared = drawn(self.graph).splitlines()
         parts = self.question.parts
         if parts is None or not self.evaluation.widened:
             return shared
-        *own, gap = drawn(replace(self.graph, query=parts.own)).as_text().splitlines()
+        *own, gap = drawn(replace(self.graph, query=parts.own)).splitlines()
         indent = " " * (len(gap) - len(gap.lstrip()))
         sharing = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
         return [*own, sharing, *(f"{indent}  {line}" for line in shared)]

@@ -9,7 +9,7 @@ from tests.support.csparql_reference import solutions
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.languages.csparql.parser import parse
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
-from tpf_server.continuous.runtime.instants.drawing import denotational_graph, drawn
+from tpf_server.continuous.runtime.instants.drawing import drawn
 from tpf_server.continuous.runtime.instants.operator_graph import (
     Knowledge,
     OperatorGraph,
@@ -124,7 +124,7 @@ SELECT result ?broker ?total
               window RANGE 10ms TUMBLING
                 stream <http://e/market>
 """
-    assert drawn(graph).as_text() == before
+    assert drawn(graph) == before
     stream_patterns = "?broker <http://e/x#does> ?tx . ?tx <http://e/x#with> ?amount"
     joined = f"""\
           join
@@ -135,11 +135,11 @@ SELECT result ?broker ?total
                 stream <http://e/market>
 """
     start = before.index("          join")
-    assert drawn(merge_joined_patterns(graph)).as_text() == before[:start] + joined
+    assert drawn(merge_joined_patterns(graph)) == before[:start] + joined
 
 
 def test_filters_go_to_static_and_streaming_data() -> None:
-    after = drawn(push_filters(merge_joined_patterns(initial(BROKERS)))).as_text()
+    after = drawn(push_filters(merge_joined_patterns(initial(BROKERS))))
     assert after.index("join") < after.index('filter (?country = "CH")')
     lines = after.splitlines()
     for condition, pattern in [('(?country = "CH")', "static"), ("(?amount >= ", "streaming")]:
@@ -149,25 +149,25 @@ def test_filters_go_to_static_and_streaming_data() -> None:
 
 def test_filters_on_aggregates_stay_above_them() -> None:
     text = BROKERS.replace("?broker) }", "?broker) FILTER(?total > 1 && ?amount > 11) }")
-    after = drawn(push_filters(initial(text))).as_text()
+    after = drawn(push_filters(initial(text)))
     # The amount is no grouping variable: below, other transactions would be summed.
     assert after.index("(?amount > ") < after.index("aggregation")
     by_key = BROKERS.replace("?broker) }", "?broker) FILTER(ISIRI(?broker)) }")
-    after = drawn(push_filters(initial(by_key))).as_text()
+    after = drawn(push_filters(initial(by_key)))
     assert after.index("aggregation") < after.index("filter ISIRI(?broker)")
 
 
 def test_projections_drop_what_nobody_needs() -> None:
     graph = push_projections(merge_joined_patterns(initial(BROKERS)))
-    text = drawn(graph).as_text()
+    text = drawn(graph)
     assert "project ?broker ?amount\n" in text
     assert text.index("join") < text.index("project ?broker ?amount")
 
 
 def test_aggregates_of_disjoint_streams_are_distributed() -> None:
     graph = initial(BY_MARKET)
-    assert drawn(graph).as_text().index("aggregation") < drawn(graph).as_text().index("union")
-    after = drawn(distribute_totally(graph)).as_text()
+    assert drawn(graph).index("aggregation") < drawn(graph).index("union")
+    after = drawn(distribute_totally(graph))
     assert after.count("aggregation ?total = SUM(?amount) by ?broker ?market") == 2
     assert after.index("union") < after.index("aggregation")
     # Over all markets no stream has whole groups.
@@ -176,13 +176,13 @@ def test_aggregates_of_disjoint_streams_are_distributed() -> None:
 
 def test_on_spark_there_is_one_aggregation_of_all_streams() -> None:
     graph = initial(BY_MARKET)
-    assert drawn(optimised(graph, RULES)).as_text().count("aggregation") == 2
-    assert drawn(optimised(graph, RULES_ON_SPARK)).as_text().count("aggregation") == 1
+    assert drawn(optimised(graph, RULES)).count("aggregation") == 2
+    assert drawn(optimised(graph, RULES_ON_SPARK)).count("aggregation") == 1
 
 
 def test_aggregates_over_streams_are_combined_from_parts() -> None:
     graph = distribute_partially(collapse_groups(initial(OVER_MARKETS)))
-    text = drawn(graph).as_text()
+    text = drawn(graph)
     assert text.count("group by ?broker: ") == 3
     assert text.index("group by") < text.index("union") < text.rindex("group by")
     assert "extend ?total = (?.gtotal·sum / ?.gtotal·count)" in text
@@ -192,29 +192,8 @@ def test_aggregates_over_streams_are_combined_from_parts() -> None:
 
 
 def test_groups_collapse_only_under_distinct() -> None:
-    assert "group by ?broker" in drawn(collapse_groups(initial(BROKERS))).as_text()
+    assert "group by ?broker" in drawn(collapse_groups(initial(BROKERS)))
     every = BROKERS.replace("DISTINCT ", "")
     assert unchanged(collapse_groups, initial(every))
     member = BROKERS.replace("?broker ?total", "?broker ?tx ?total")
     assert unchanged(collapse_groups, initial(member))
-
-
-def test_drawings() -> None:
-    graph = initial(BROKERS)
-    mermaid = drawn(graph).as_mermaid()
-    assert mermaid.startswith("flowchart BT\n")
-    # Two patterns read the window, which stands there once.
-    assert mermaid.count("stream &lt;http://e/market&gt;") == 1
-    denotation = denotational_graph(graph)
-    assert {part: len(patterns) for part, patterns in denotation.parts.items()} == {
-        "static": 1,
-        "streaming": 2,
-    }
-    assert denotation.crossing == ("?broker",)
-    assert denotation.notes["?country"] == ['(?country = "CH")']
-    assert denotation.aggregates[0].group == ("?broker",)
-    text = denotation.as_text()
-    assert text.startswith("static:\n  ?broker <http://e/b#is_from> ?country\n")
-    drawing = denotation.as_mermaid()
-    assert 'subgraph s0["repository"]' in drawing
-    assert 'subgraph s1["stream &lt;http://e/market&gt;"]' in drawing
