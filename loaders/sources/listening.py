@@ -142,10 +142,11 @@ class _Document(NamedTuple):
 class _Server:
     def __init__(self, host: str, port: int, application: Any) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
+        self._connections: dict[int, Any] = {}
         try:
             self._server: Any = create_server(
-                application, host=host, port=port, threads=_THREADS, max_request_body_size=_MOST,
-                clear_untrusted_proxy_headers=True, ident=None,
+                application, self._connections, host=host, port=port, threads=_THREADS,
+                max_request_body_size=_MOST, clear_untrusted_proxy_headers=True, ident=None,
             )  # fmt: skip
         except OSError as error:
             raise InputError(
@@ -162,18 +163,18 @@ class _Server:
         end = time.monotonic() + _LAST_SECONDS
         while self._answers() and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS / 10)
-        self._server.trigger.pull_trigger(self._close)
+        # The loop ends when it has no connections. Nothing is closed before all threads have ended:
+        # each wakes the loop through a descriptor, whose number may be another file's by then.
+        self._server.trigger.pull_trigger(self._connections.clear)
         self._thread.join(_LAST_SECONDS)
         self._server.task_dispatcher.shutdown()
+        for channel in list(self._server.active_channels.values()):
+            channel.handle_close()
+        self._server.close()
 
     def _answers(self) -> bool:
         channels = list(self._server.active_channels.values())
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
-
-    def _close(self) -> None:
-        for channel in list(self._server.active_channels.values()):
-            channel.handle_close()
-        self._server.close()
 
 
 def _address(url: str) -> tuple[str, int]:

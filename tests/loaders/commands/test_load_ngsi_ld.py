@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import requests
+from waitress.task import ThreadedTaskDispatcher
+from waitress.trigger import trigger
 
 from annotations.clock import SystemClock
 from loaders.sources.listening import Listener
@@ -191,7 +193,10 @@ def test_a_document_that_the_server_refuses_ends_nothing(
     assert len(facts.accepted) == 1
 
 
-def test_who_is_not_told_is_told_so() -> None:
+def test_who_is_not_told_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    for owner, name in ((ThreadedTaskDispatcher, "shutdown"), (trigger, "close")):
+        monkeypatch.setattr(owner, name, logged(getattr(owner, name), steps))
     stopped = threading.Event()
     statuses: list[int] = []
     senders: list[threading.Thread] = []
@@ -210,6 +215,16 @@ def test_who_is_not_told_is_told_so() -> None:
     batches.close()  # type: ignore[attr-defined]
     senders[0].join(60)
     assert statuses == [503]
+    # No thread may write to the descriptor that wakes the loop when it is closed already.
+    assert steps == ["shutdown", "close"]
+
+
+def logged(function: Any, steps: list[str]) -> Any:
+    def call(*arguments: Any) -> Any:
+        steps.append(function.__name__)
+        return function(*arguments)
+
+    return call
 
 
 @pytest.mark.parametrize("token", [None, "t"])
