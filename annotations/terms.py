@@ -74,12 +74,12 @@ _ESCAPES = {
     "\b": "\\b",
     "\f": "\\f",
 }
-_TO_ESCAPE = re.compile('[\\x00-\\x1f"\\\\\\x7f\\ufffe\\uffff]')
+_TO_ESCAPE = re.compile('[\\x00-\\x1f"\\\\\\x7f\\ud800-\\udfff\\ufffe\\uffff]')
 _ESCAPED = re.compile(r"\\(?:([\\\"'nrtbf])|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
 _UNESCAPES = {
     "\\": "\\", '"': '"', "'": "'", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f",
 }  # fmt: skip
-_NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\]')
+_NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\\\ud800-\\udfff]')
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*(--(ltr|rtl))?")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _STARTS_NAME = (
@@ -95,6 +95,8 @@ XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
 
 def _escape_one(match: re.Match[str]) -> str:
     character = match.group()
+    if "\ud800" <= character <= "\udfff":
+        raise TermError(f"half of a surrogate pair is no character: {character!r}")
     return _ESCAPES.get(character) or f"\\u{ord(character):04X}"
 
 

@@ -1,5 +1,7 @@
 """Terms are the texts that pyoxigraph prints."""
 
+import re
+
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
@@ -95,6 +97,15 @@ def test_no_literal() -> None:
     for term in ("<http://example.org/>", '"x"^^y', '"x"y'):
         with pytest.raises(TermError):
             literal_parts(term)
+
+
+@given(st.text(st.sampled_from("aé😀\n\ud800\udbff\udc00\udfff")))
+def test_terms_are_of_characters(text: str) -> None:
+    for make, value in ((literal, text), (iri, f"urn:{text}")):
+        try:
+            make(value).encode()
+        except TermError:
+            assert re.search("[\ud800-\udfff\n]", text)
 
 
 def test_kinds() -> None:

@@ -100,6 +100,7 @@ def test_recorded_documents(tmp_path: Any) -> None:
         (document(stations=[{"station_id": "a", "num_bikes_available": 1.5}]), "whole number: 1.5"),
         (document(stations=[{"station_id": "a", "is_renting": "yes"}]), "'yes'"),
         (document(stations=7), "malformed"),
+        (document(stations=[{"station_id": "a", "name": "\ud800"}]), "half of a surrogate pair"),
         (document(en={"feeds": [{"url": URL}]}), f"list of feeds \\({URL}"),
         (document("3.0", feeds=[{"url": URL}]), f"list of feeds \\({URL}"),
         (document(regions=[]), "neither stations nor bikes nor vehicles"),
