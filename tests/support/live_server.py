@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import requests
 
@@ -12,6 +12,7 @@ from annotations.labels import Fact
 from annotations.terms import Quad
 from tests.support.stores import kept_store
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
+from tpf_client import Client
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
@@ -52,10 +53,21 @@ class LiveServer:
         session.mount(BASE, WsgiAdapter(self.app, self.log))
         return session
 
+    def client(self, path: str = "", **options: Any) -> Client:
+        """A client that asks one request after the other, unless told otherwise."""
+        options = {"session": self.session(), "clock": self.clock, "parallelism": 0} | options
+        return Client(self.url + path, **options)
+
     def publish(self, facts: Iterable[Fact], withdrawn: Iterable[Fact] = ()) -> None:
         """Publish labelled facts now, and withdraw others."""
         assert self.live is not None
         self.live.publish(list(facts), self.clock.now(), withdrawn=list(withdrawn))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close the stores."""

@@ -17,7 +17,7 @@ from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.random_sparql import QueryWriter, random_quads
 from tests.support.running_server import RunningServer
-from tpf_client import AsyncClient, Client, Solutions
+from tpf_client import AsyncClient, Solutions
 from tpf_client.errors import (
     ClosedError,
     QuerySyntaxError,
@@ -89,7 +89,7 @@ def test_random_queries_have_the_answers_of_the_client_that_waits(
             return Counter(row.row for row in answer)
         return answer if isinstance(answer, bool) else set(answer)
 
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         expected = {}
         for text in texts:
             try:
@@ -219,8 +219,7 @@ def test_hours_of_updates_on_a_manual_clock(tmp_path: Path) -> None:
         ]
 
     found, _ = _run(servers[0], follow)
-    with Client(servers[1].url, session=servers[1].session(), clock=servers[1].clock,
-                parallelism=0) as client:  # fmt: skip
+    with servers[1].client() as client:
         expected = [
             update.to_json() for update in client.stream(query, until=until, static_recheck=None)
         ]

@@ -44,12 +44,11 @@ Distort = Callable[[str, bytes], tuple[str, Headers, bytes] | bytes | None]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"n{n}")) for n in range(35)]
     data += [Quad(iri(f"{EX}n{n}"), iri(EX + "size"), literal(str(n % 3))) for n in range(35)]
-    server = LiveServer(
+    with LiveServer(
         tmp_path_factory.mktemp("bad"), data, live=False, page_size=10,
         server={"max_values": 0, "max_page_size": 10},
-    )  # fmt: skip
-    yield server
-    server.close()
+    ) as server:  # fmt: skip
+        yield server
 
 
 def ask(server: LiveServer, distort: Distort, limits: Limits = PATIENT) -> Counter[Any]:
@@ -519,8 +518,7 @@ def test_one_query_has_limits(server: LiveServer, limit: str, most: float) -> No
 
 def test_each_evaluation_of_a_stream_has_limits_of_its_own(server: LiveServer) -> None:
     options = Limits(max_query_requests=12)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0,
-                limits=options) as client:  # fmt: skip
+    with server.client(limits=options) as client:
         updates = client.stream(
             f"SELECT * {{ ?s <{EX}name> ?n }}",
             every=100,

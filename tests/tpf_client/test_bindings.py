@@ -39,7 +39,7 @@ def _term(text: str) -> Term:
 @pytest.fixture
 def client(tmp_path: Path) -> Client:
     server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "p"), literal('"} UNION {'))])
-    return Client(server.url, session=server.session(), clock=server.clock, parallelism=0)
+    return server.client()
 
 
 @examples(40)
@@ -55,8 +55,7 @@ def test_a_bound_variable_is_the_term_in_its_place(
         return  # the variable gets its value in the query
     with tempfile.TemporaryDirectory() as folder:
         server = LiveServer(Path(folder), sorted(quads), live=False)
-        with Client(server.url, session=server.session(), clock=server.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with server.client() as client:
             try:
                 answer = client.query(text, {name[1:]: rdflib_term(_term(value))})
             except (QuerySyntaxError, UnsupportedQueryError):

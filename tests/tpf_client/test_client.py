@@ -28,7 +28,7 @@ PREFIX = f"PREFIX : <{EX}> "
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(
+    with LiveServer(
         tmp_path,
         [
             Quad(iri(EX + "a"), iri(EX + "name"), literal("A\n\"a\"", language="en")),
@@ -38,14 +38,13 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
             Quad(iri(EX + "b"), iri(EX + "part"), blank_node("x")),
             Quad(blank_node("x"), iri(EX + "name"), literal("X")),
         ],
-    )  # fmt: skip
-    yield server
-    server.close()
+    ) as server:  # fmt: skip
+        yield server
 
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[Client]:
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         yield client
 
 
@@ -138,7 +137,7 @@ def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
 
 def test_nothing_labelled_is_said_and_answered_once(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))], live=False)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         (update,) = client.stream("SELECT * { ?s ?p ?o }")
         assert not update.dynamic
         assert len(update.added) == 1

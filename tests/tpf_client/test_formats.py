@@ -50,13 +50,12 @@ BEGIN_OF_GRAPHS = {"ttl": "@prefix", "nt": "<", "jsonld": "[\n", "rdfxml": "<?xm
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"é{n}")) for n in range(ROWS)]
-    server = LiveServer(tmp_path_factory.mktemp("formats"), data, live=False)
-    yield server
-    server.close()
+    with LiveServer(tmp_path_factory.mktemp("formats"), data, live=False) as server:
+        yield server
 
 
 def _client(server: LiveServer) -> Client:
-    return Client(server.url, session=server.session(), clock=server.clock, parallelism=0)
+    return server.client()
 
 
 @pytest.mark.parametrize("form", QUERIES)

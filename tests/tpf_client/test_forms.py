@@ -182,7 +182,7 @@ def test_a_description_comes_from_the_graphs_of_from(tmp_path: Path) -> None:
         return Quad(iri(EX + "a"), iri(EX + "p"), literal(object_), iri(EX + graph))
 
     server = LiveServer(tmp_path, [quad("g", "1"), quad("h", "1"), quad("h", "2"), quad("i", "3")])
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         texts = {
             graphs: client.query(f"{P}DESCRIBE ?s {graphs} {{ ?s :p '1' }}")
             for graphs in ("", "FROM :g", "FROM :g FROM :h", "FROM NAMED :g")
@@ -204,7 +204,7 @@ def test_a_description_takes_few_requests(tmp_path: Path) -> None:
     server = LiveServer(
         tmp_path, [_quad(f"n{n}", "name", f"'{n}") for n in range(9000)] + FIRST, live=False
     )
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         client.query(P + "DESCRIBE :n7")
         assert len(server.log) <= 3
         before = len(server.log)

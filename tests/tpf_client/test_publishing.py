@@ -21,9 +21,8 @@ LINE = f'<{TRAIN}> <{DELAY}> "300" .'
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path, server={"publish_token": "secret"})
-    yield server
-    server.close()
+    with LiveServer(tmp_path, server={"publish_token": "secret"}) as server:
+        yield server
 
 
 def _filled(graph: Graph) -> Graph:

@@ -38,14 +38,13 @@ ALL = "SELECT * { ?s ?p ?o }"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
     quads = [Quad(iri(f"{EX}{n:03}"), iri(EX + "p"), literal(f"<{n}>")) for n in range(60)]
-    server = LiveServer(tmp_path, quads, page_size=10, server={"max_page_size": 10})
-    yield server
-    server.close()
+    with LiveServer(tmp_path, quads, page_size=10, server={"max_page_size": 10}) as server:
+        yield server
 
 
 @pytest.fixture
 def client(server: LiveServer) -> Iterator[Client]:
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         yield client
 
 
@@ -167,8 +166,7 @@ def test_help_lists_what_there_is() -> None:
 
 def test_a_failure_stays_a_failure(server: LiveServer) -> None:
     limits = Limits(max_query_requests=3)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0,
-                limits=limits) as client:  # fmt: skip
+    with server.client(limits=limits) as client:
         solutions = client.select(ALL)
         for _ in range(2):
             with pytest.raises(SourceError, match="max_query_requests=3"):
@@ -250,7 +248,7 @@ def test_a_stream_is_a_live_table_in_a_notebook(
     monkeypatch.setitem(sys.modules, "IPython.display", notebook)
     fact = Quad(iri(EX + "a"), iri(EX + "delay"), literal("300"))
     server.publish([Fact(fact, Expiration(START + timedelta(seconds=10)))])
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         stream = client.stream(f"SELECT * {{ ?s <{EX}delay> ?o }}")
         stream._ipython_display_()
         client.scheduler.run(until=START + timedelta(seconds=15))

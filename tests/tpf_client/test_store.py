@@ -13,7 +13,6 @@ from rdflib.plugins.sparql import prepareQuery
 
 from annotations.terms import Quad, blank_node, iri, literal
 from tests.support.live_server import LiveServer
-from tpf_client import Client
 from tpf_client.store import FragmentStore
 
 EX = rdflib.Namespace("http://example.org/")
@@ -21,7 +20,7 @@ EX = rdflib.Namespace("http://example.org/")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(
+    with LiveServer(
         tmp_path,
         [
             Quad(iri(EX + "a"), iri(EX + "name"), literal('A\n"a"', language="en")),
@@ -31,14 +30,13 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
             Quad(iri(EX + "a"), iri(EX + "name"), literal("elsewhere"), iri(EX + "g")),
         ],
         live=False,
-    )
-    yield server
-    server.close()
+    ) as server:
+        yield server
 
 
 @pytest.fixture
 def graph(server: LiveServer) -> Iterator[rdflib.Graph]:
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         yield rdflib.Graph(FragmentStore(client=client))
 
 

@@ -31,15 +31,12 @@ FORMS = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     quads = [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))]
-    server = LiveServer(tmp_path_factory.mktemp("strict"), quads, live=False)
-    yield server
-    server.close()
+    with LiveServer(tmp_path_factory.mktemp("strict"), quads, live=False) as server:
+        yield server
 
 
 def _client(server: LiveServer, strict: bool) -> Client:
-    return Client(
-        server.url, session=server.session(), clock=server.clock, parallelism=0, strict=strict
-    )
+    return server.client(strict=strict)
 
 
 @pytest.mark.parametrize("query", FORMS)

@@ -14,7 +14,6 @@ from tests.experiments.harness.test_runner import Squares
 from tests.experiments.harness.test_runner import run as measure
 from tests.support.live_server import BASE, LiveServer
 from tests.tpf_client.conftest import Done
-from tpf_client import Client
 from tpf_client.app.printing import Format, refusal
 from tpf_client.commands import COMMANDS
 
@@ -105,9 +104,7 @@ def told(
     monkeypatch.setattr(
         tpf_client.app.cli,
         "Client",
-        lambda *_urls, **_options: Client(
-            server.url, session=server.session(), clock=server.clock, parallelism=0
-        ),
+        lambda *_urls, **_options: server.client(),
     )
     monkeypatch.setattr(experiments.cli, "EXPERIMENTS", (Squares(),))
     monkeypatch.setattr(experiments.cli, "STUDY_MINUTES", {Squares.name: 1})

@@ -31,9 +31,8 @@ SELECT = f"SELECT ?s ?n {{ ?s <{EX}name> ?n }}"
 @pytest.fixture(scope="module")
 def fragments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"é{n}")) for n in range(150)]
-    server = LiveServer(tmp_path_factory.mktemp("endpoint"), data, live=False)
-    yield server
-    server.close()
+    with LiveServer(tmp_path_factory.mktemp("endpoint"), data, live=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +179,7 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
 def test_wrong_requests(
     fragments: LiveServer, request_: dict[str, Any], status: int, words: str
 ) -> None:
-    with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
-                parallelism=0, services=()) as client:  # fmt: skip
+    with fragments.client(services=()) as client:
         code, headers, body = call(SparqlEndpoint(client), **request_)
     assert code == status
     assert words in body.decode()
@@ -206,8 +204,7 @@ def test_the_failure_of_a_fragment_server_is_named(tmp_path: Path) -> None:
 
 
 def test_head_has_no_body(fragments: LiveServer) -> None:
-    with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
-                parallelism=0) as client:  # fmt: skip
+    with fragments.client() as client:
         query = urlencode({"query": "ASK {}"})
         code, headers, body = call(SparqlEndpoint(client), "HEAD", query)
         _, _, whole = call(SparqlEndpoint(client), "GET", query)

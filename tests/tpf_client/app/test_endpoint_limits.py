@@ -44,11 +44,10 @@ ENDLESS_ROWS = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }"
 @pytest.fixture(scope="module")
 def fragments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"é{n}")) for n in range(ROWS)]
-    server = LiveServer(
+    with LiveServer(
         tmp_path_factory.mktemp("limits"), data, live=False, clock=SystemClock(), page_size=1000
-    )
-    yield server
-    server.close()
+    ) as server:
+        yield server
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from rich.console import Console
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
-from tpf_client import Client
 from tpf_client.app.printing import LiveTable, cell, pairs
 from tpf_client.sparql.parser import declared_prefixes
 
@@ -21,9 +20,8 @@ EX = "http://example.org/"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path)
-    yield server
-    server.close()
+    with LiveServer(tmp_path) as server:
+        yield server
 
 
 def _publish(server: LiveServer, values: dict[str, str], seconds: int) -> None:
@@ -39,7 +37,7 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
         START + timedelta(seconds=5), lambda: _publish(server, {"a": "9 [x]", "c": "3"}, 5)
     )
     console = Console(width=100, force_terminal=True, color_system="standard", record=True)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"))
         board = LiveTable([server.url])
         console.print(board.render(next(updates), client.statistics))
@@ -69,7 +67,7 @@ def test_iris_are_abbreviated_by_the_prefixes_of_the_query() -> None:
 def test_a_board_has_the_prefixes_of_the_query(server: LiveServer) -> None:
     _publish(server, {"a": "1"}, 5)
     console = Console(width=100, record=True, file=io.StringIO())
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         update = next(iter(client.stream(f"SELECT ?s {{ ?s <{EX}d> ?d }}")))
         console.print(LiveTable([], {"ex": EX}).render(update, client.statistics))
     assert "│ ex:a │" in console.export_text()
@@ -90,7 +88,7 @@ def test_pairs_are_rows_that_agree_in_half_of_their_cells() -> None:
 def test_what_never_changes_is_said(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "d"), literal("1"))], live=False)
     console = Console(width=100, record=True, file=io.StringIO())
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         stream = client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}")
         (update,) = stream
         assert update.wakes_at is None
@@ -104,7 +102,7 @@ def test_what_never_changes_is_said(tmp_path: Path) -> None:
 
 def test_what_changes_and_why_is_explained(server: LiveServer) -> None:
     _publish(server, {"a": "1", "b": "2"}, 5)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         stream = client.stream(
             f"SELECT * {{ ?s <{EX}d> ?d OPTIONAL {{ ?s <{EX}e> ?e }} }}", every=2, explain=True
         )
@@ -145,7 +143,7 @@ def test_the_status_stays_in_sight_whatever_wraps(
     _publish(server, {f"s{n}": f"{n} {long * (n % 2)}" for n in range(50)}, 5)
     end = START + timedelta(seconds=5)
     server.clock.schedule(end, lambda: _publish(server, {"s1": f"new {long}", "s3": "3"}, 5))
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         board = LiveTable([server.url])
         for update in itertools.islice(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"), 2):
             console = Console(width=width, height=height, record=True, file=io.StringIO())

@@ -29,9 +29,8 @@ def server(tmp_path) -> Any:
             Quad(thing, iri(f"{EX}of{kind}"), literal(str(n))),
             Quad(thing, iri(f"{EX}name"), literal(f"thing {n}")),
         ]
-    server = LiveServer(tmp_path, data, live=False)
-    yield server
-    server.close()
+    with LiveServer(tmp_path, data, live=False) as server:
+        yield server
 
 
 def test_words_of_a_server_that_counts_them_are_exact(server: LiveServer) -> None:

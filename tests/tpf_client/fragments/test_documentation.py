@@ -127,9 +127,10 @@ def test_a_documentation_may_not_lead_elsewhere() -> None:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "name"), literal("a"))], live=False)
-    yield server
-    server.close()
+    with LiveServer(
+        tmp_path, [Quad(iri(EX + "a"), iri(EX + "name"), literal("a"))], live=False
+    ) as server:
+        yield server
 
 
 def test_our_own_list_of_datasets_leads_to_the_only_one(ours: LiveServer) -> None:

@@ -12,7 +12,7 @@ from experiments.studies.client import SHOP_QUERIES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import SolutionBag, bag, store_of
 from tests.support.shapes import SERVER, shop
-from tpf_client import Client, Solutions
+from tpf_client import Solutions
 
 Answered: TypeAlias = tuple[SolutionBag | set[Any] | bool, int, int]
 """The answer to a query, how many requests it took, and how many before its first part."""
@@ -28,9 +28,10 @@ def oracle() -> pyoxigraph.Store:
 @pytest.fixture(scope="session")
 def plain_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """The shop on plain fragments, as Comunica's requests were counted."""
-    server = LiveServer(tmp_path_factory.mktemp("shop"), shop(), live=False, server=dict(SERVER))
-    yield server
-    server.close()
+    with LiveServer(
+        tmp_path_factory.mktemp("shop"), shop(), live=False, server=dict(SERVER)
+    ) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +45,7 @@ def ask(server: LiveServer, query: str) -> Answered:
     del server.log[:]
     rows: list[dict[str, str]] = []
     first = 0
-    with Client(server.url, session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client() as client:
         answer = client.query(query)
         if isinstance(answer, Graph):
             found: Any = {tuple(term.n3() for term in triple) for triple in answer}

@@ -14,7 +14,7 @@ from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.oracle import select, store_of
 from tests.tpf_client.streaming.test_train_query import _rows
-from tpf_client import Client, Solutions
+from tpf_client import Solutions
 from tpf_client.planner.leaves import Step
 from tpf_client.queries import QueryOptions
 
@@ -79,8 +79,7 @@ def test_answers_equal_those_of_another_engine(
     store = store_of(data)
     with tempfile.TemporaryDirectory() as path:
         server = LiveServer(Path(path), data, live=False, page_size=page_size)
-        with Client(server.url, session=server.session(), clock=server.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with server.client() as client:
             for query in asked:
                 answer = client.query(query)
                 assert isinstance(answer, Solutions)
@@ -107,15 +106,13 @@ def shop(tmp_path: Path) -> Iterator[LiveServer]:
         if n % 100 == 0:
             data.append(Quad(product, iri(EX + "offer"), literal("today")))
     data += [Quad(iri(f"{EX}vendor{n}"), iri(EX + "label"), literal(f"v{n}")) for n in range(5)]
-    server = LiveServer(tmp_path, data, live=False)
-    yield server
-    server.close()
+    with LiveServer(tmp_path, data, live=False) as server:
+        yield server
 
 
 def _ask(server: LiveServer, query: str) -> tuple[list[object], int, list[Step]]:
     plan: list[Step] = []
-    with Client(server.url, session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client() as client:
         answer = client.query(f"PREFIX : <{EX}> {query}", options=QueryOptions(plan=plan))
         assert isinstance(answer, Solutions)
         rows: list[object] = list(answer)
@@ -147,7 +144,7 @@ def test_requests(shop: LiveServer, query: str, rows: int, requests: int) -> Non
 
 
 def test_ask_stops_at_the_first_solution(shop: LiveServer) -> None:
-    with Client(shop.url, session=shop.session(), clock=shop.clock, parallelism=0) as client:
+    with shop.client() as client:
         assert client.query(f"ASK {{ ?p <{EX}name> ?n ; <{EX}price> ?x }}") is True
         assert len(shop.log) <= 5
 

@@ -73,8 +73,7 @@ def test_answers(quads: frozenset[Quad], asked: list[str], server: Mapping[str, 
     store = store_of(quads)
     with tempfile.TemporaryDirectory() as folder:
         running = _serve(folder, quads, server)
-        with Client(running.url, session=running.session(), clock=running.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with running.client() as client:
             for query in asked:
                 found = _ask(client, query)
                 if found is None:
@@ -113,8 +112,7 @@ def test_all_of_sparql(random: Random, server: Mapping[str, int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         running = _serve(folder, quads, server)
         # Answers in any order, or one after the other.
-        with Rounds(random).counted(), Client(running.url, session=running.session(),
-                    clock=running.clock, parallelism=random.choice((0, 8))) as client:  # fmt: skip
+        with Rounds(random).counted(), running.client(parallelism=random.choice((0, 8))) as client:
             for _ in range(TOGETHER):
                 text = QueryWriter(random).query()
                 found = _answer(client, text)
@@ -145,8 +143,7 @@ def test_order_and_limit(
     query = f"{PREFIX} SELECT {' '.join(names)} WHERE {{ {group} }} ORDER BY {keys}"
     with tempfile.TemporaryDirectory() as folder:
         running = _serve(folder, quads, server)
-        with Client(running.url, session=running.session(), clock=running.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with running.client() as client:
             found = _ask(client, query)
             if found is not None:
                 everything = _expected(store_of(quads), query)

@@ -19,7 +19,7 @@ from tests.support.oracle import select, store_of
 from tests.support.shapes import SERVER as PLAIN
 from tests.support.shapes import content, right, shop
 from tests.tpf_client.planner.conftest import ShapeAnswer
-from tpf_client import Client, Solutions
+from tpf_client import Solutions
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 from tpf_client.queries import QueryOptions
@@ -38,16 +38,14 @@ def server(
         yield request.getfixturevalue("plain_shop")
         return
     path = tmp_path_factory.mktemp(request.param)
-    server = LiveServer(path, shop(), live=False, server=dict(BLOCKS))
-    yield server
-    server.close()
+    with LiveServer(path, shop(), live=False, server=dict(BLOCKS)) as server:
+        yield server
 
 
 def ask(server: LiveServer, query: str, plan: list[Step] | None = None) -> tuple[Any, int]:
     """The answer to a query, and how many requests it took."""
     del server.log[:]
-    with Client(server.url, session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client() as client:
         answer = client.query(f"{PREFIX} {query}", options=QueryOptions(plan=plan))
         found = list(answer) if isinstance(answer, Solutions) else answer
     return found, len(server.log)
@@ -136,7 +134,7 @@ def test_a_page_without_freshness_is_asked_for_once_in_a_query(tmp_path: Path) -
 
     server.app.wsgi_app = silent  # type: ignore[assignment, method-assign]
     query = "SELECT * { ?o :product ?p ; :price ?x . ?p :producer :producer1 ; :price ?w }"
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         for _ in range(2):
             del server.log[:]
             assert len(list(client.select(PREFIX + query))) > 0
@@ -437,7 +435,7 @@ def test_a_continuous_query_packs_its_blocks_anew(tmp_path: Path) -> None:
         server.clock.schedule(START + now * minute, lambda now=now: publish(now))
     server.clock.advance_to(START)
     sent = []
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         query = f"SELECT ?s ?d {{ ?s <{t}board> ?b ; <{t}delay> ?d }}"
         for number, update in enumerate(client.stream(query, until=START + 25 * minute)):
             now = round((update.at - START) / minute)

@@ -11,7 +11,7 @@ from tests.support.oracle import bag, select
 from tests.support.rounds import Rounds
 from tests.support.shapes import COMUNICA, ROUNDS, right
 from tests.tpf_client.planner.conftest import ShapeAnswer, ask
-from tpf_client import Client, Solutions
+from tpf_client import Solutions
 
 pytestmark = pytest.mark.xdist_group("the shop of all shapes")
 
@@ -55,8 +55,7 @@ def test_no_shape_takes_more_requests_than_comunica(
 def test_how_many_round_trips_it_is_to_the_first_answer(server: LiveServer, shape: str) -> None:
     """And no more requests than Comunica's, where eight are under way at a time."""
     rounds = Rounds()
-    with rounds.counted(), Client(server.url, session=server.session(), clock=server.clock,
-                                  parallelism=8) as client:  # fmt: skip
+    with rounds.counted(), server.client(parallelism=8) as client:
         answer = client.query(SHOP_QUERIES[shape])
         if isinstance(answer, Solutions):
             passed = [rounds.passed for _ in answer]

@@ -12,7 +12,7 @@ import pytest
 from annotations.terms import Quad, iri, literal
 from tests.support.evaluation import evaluate
 from tests.support.live_server import LiveServer
-from tpf_client import Client, Solutions
+from tpf_client import Solutions
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.depth import MAX_DEPTH, MAX_LEVELS
 from tpf_client.sparql.parser import parse_query
@@ -111,9 +111,7 @@ def test_wide_queries_are_asked(name: str, tmp_path: Path) -> None:
     server = LiveServer(tmp_path, QUADS, live=False)
 
     def ask() -> int:
-        with Client(
-            server.url, session=server.session(), clock=server.clock, parallelism=0
-        ) as client:
+        with server.client() as client:
             answer = client.query(P + query)
             assert isinstance(answer, Solutions)
             return len(list(answer))

@@ -27,7 +27,6 @@ from tests.tpf_client.streaming.test_timelines import (
     labellings,
     serve,
 )
-from tpf_client import Client
 from tpf_client.streaming.streamer import Tick
 
 QUERIES = 4
@@ -98,9 +97,7 @@ def test_first_labelled_facts_are_seen_when_pages_are_stale(
     for text in texts:
         with (
             serve(timeline, begin, **options) as (server, model),
-            Client(
-                f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
-            ) as client,
+            server.client(f"/{view}") as client,
         ):
             stream = client.stream(text, every=every, until=end)
             seen: Counter[tuple[str | None, ...]] = Counter()
@@ -128,7 +125,7 @@ JOIN = f"SELECT * {{ ?t {SIGN} ?sign OPTIONAL {{ ?t {DELAY} ?delay }} }}"
 
 def requests_of(server: LiveServer, query: str, seconds: float) -> list[int]:
     """How many requests each evaluation took."""
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         until = server.clock.now() + timedelta(seconds=seconds)
         stream = client.stream(query, until=until, quiet=True, every=10)
         counts = [0, *(len(server.log) for _ in stream)]
@@ -160,7 +157,7 @@ def test_a_first_label_among_static_facts_is_seen(tmp_path: Path, query: str) ->
     label = Expiration(published + timedelta(seconds=200))
     facts = [Fact(Quad(SUBJECTS[7], predicate, literal("5")), label) for predicate in (SIGN, DELAY)]
     server.clock.schedule(published, lambda: server.publish(facts))
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(query))
         next(updates)
         update = next(updates)

@@ -60,7 +60,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 def updates(server: LiveServer, query: str) -> list[tuple[float, Update]]:
     seen: list[tuple[float, Update]] = []
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         client.stream(query).start(
             lambda update: seen.append(((update.at - START) / SECOND, update))
         )

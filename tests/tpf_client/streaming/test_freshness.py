@@ -33,7 +33,7 @@ def test_a_board_that_begins_empty_fills_within_the_age_of_its_pages(
     published = START + timedelta(seconds=3)
     fact = Fact(DELAY, Expiration(START + timedelta(minutes=5)))
     server.clock.schedule(published, lambda: server.publish([fact]))
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(query, keep_checking=10.0))
         first = next(updates)
         assert not any("delay" in solution for solution in first.results)
@@ -60,7 +60,7 @@ def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
     for end, late in ((10, 0.4), (20, 0.9), (30, 2.0)):
         at = START + timedelta(seconds=end + late)
         server.clock.schedule(at, lambda end=end: server.publish(_delays(end + 10)))
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         stream = client.stream(
             "SELECT * { ?d <http://example.org/train#delay> ?delay }",
             until=START + timedelta(seconds=100),
@@ -98,7 +98,7 @@ def test_what_is_withdrawn_is_gone_at_the_next_look(tmp_path: Path, page_labels:
     gone = START + timedelta(seconds=12)
     server.clock.schedule(gone, lambda: server.publish([], [Fact(DELAY)]))
     query = "SELECT * { ?d <http://example.org/train#delay> ?delay }"
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(query))
         first, second = next(updates), next(updates)
     server.close()
@@ -117,7 +117,7 @@ def test_no_period_is_zero(name: str) -> None:
 def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, [], max_age=10)
     server.publish(_delays(10))
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         stream = client.stream(
             "SELECT * { ?d <http://example.org/train#delay> ?delay }",
             until=START + timedelta(seconds=20),

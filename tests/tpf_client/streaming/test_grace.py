@@ -117,9 +117,7 @@ def follow(
     until = min(timeline.instants()[-1] + grace * SECOND, START + 12 * SECOND)
     with (
         serve(timeline, page_size=page_size) as (server, model),
-        Client(
-            f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
-        ) as client,
+        server.client(f"/{view}") as client,
     ):
         lateness = Lateness(model, grace)
         steps = [
@@ -205,9 +203,7 @@ def test_a_grace_runs_out_at_its_instant_however_long_pages_are_fresh(
     timeline = Timeline([], [Batch(START, facts)])
     with (
         serve(timeline, max_age=max_age, page_labels=view == "plain") as (server, _),
-        Client(
-            f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
-        ) as client,
+        server.client(f"/{view}") as client,
     ):
         seen: Counter[tuple[str | None, ...]] = Counter()
         end_of_stream = START + 60 * SECOND
@@ -254,7 +250,7 @@ def test_the_end_of_a_grace_takes_no_request(tmp_path) -> None:
         for subject, end in zip(subjects, (3, 3.6, 4.8, 50), strict=True)
     ])  # fmt: skip
     query = f"SELECT ?t {{ ?t <{EX}delay> ?delay }}"
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         until = start + timedelta(seconds=20)
         told = []
         for update in client.stream(query, grace=4, until=until):
@@ -291,9 +287,7 @@ def test_a_late_row_is_told_and_comes_back_without_news(tmp_path, view: str) -> 
     server.clock.advance_to(start)
     query = f"SELECT ?delay {{ <{EX}t> <{EX}delay> ?delay }}"
     told = []
-    with Client(
-        f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
-    ) as client:
+    with server.client(f"/{view}") as client:
         for tick in stream_of(server, client, query, grace=3):
             after = (tick.at - start) / SECOND
             values = [[row[0] for row in rows] for rows in (tick.added, tick.removed, tick.late)]
@@ -318,7 +312,7 @@ def test_what_ends_before_its_label_is_gone_at_once(tmp_path) -> None:
     end = server.clock.now() + timedelta(seconds=100)
     server.publish([Fact(PAGE, Expiration(end))])
     query = f"SELECT ?delay {{ <{EX}t> <{EX}delay> ?delay }}"
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         ticks = stream_of(server, client, query, grace=50)
         assert next(ticks).added == [(PAGE.object,)]
         server.publish([Fact(OTHER, Expiration(end))])

@@ -74,8 +74,7 @@ def _foreign(
 
 def _check(server: LiveServer, path: str, model: Publications, query: str, at: datetime) -> None:
     engine = Engine(model)
-    with Client(server.url + path, session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client(path) as client:
         try:
             answer = client.query(query, at=at)
         except (QuerySyntaxError, UnsupportedQueryError):
@@ -190,7 +189,7 @@ def test_expirations_alone_tell_no_history(tmp_path: Path) -> None:
     quads = method_named("named-graph").encode(FACT, naming)
     server = LiveServer(tmp_path, quads, live=False)
     with (
-        Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client,
+        server.client() as client,
         pytest.raises(HistoryError, match="since when"),
     ):
         client.query(QUERY, at=START)
@@ -198,10 +197,8 @@ def test_expirations_alone_tell_no_history(tmp_path: Path) -> None:
 
 
 def test_static_data_always_held(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, [FACT.quad], live=False)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with LiveServer(tmp_path, [FACT.quad], live=False) as server, server.client() as client:
         assert len(list(client.select(QUERY, at=START))) == 1
-    server.close()
 
 
 def test_a_replay_needs_an_end(tmp_path: Path) -> None:
@@ -225,7 +222,7 @@ def test_what_is_wrong_with_intervals_is_said_once(tmp_path: Path, older: bool) 
         quads = older_intervals(quads)
     server = LiveServer(tmp_path, dict.fromkeys(quads), live=False)
     server.clock.advance_to(START)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = client.stream(QUERY, every=60, until=START + timedelta(minutes=5), quiet=True)
         told = [(len(update.results), update.warnings) for update in updates]
     server.close()
@@ -240,13 +237,11 @@ def test_labels_of_nothing_are_said_once(tmp_path: Path) -> None:
     tmp = "http://example.org/temporal#"
     end = literal("2030-01-01T00:00:00Z", datatype="http://www.w3.org/2001/XMLSchema#dateTime")
     quads = [FACT.quad, Quad(iri("http://e/nothing"), iri(tmp + "expiration"), end)]
-    server = LiveServer(tmp_path, quads, live=False)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with LiveServer(tmp_path, quads, live=False) as server, server.client() as client:
         stream = client.stream(
             QUERY, keep_checking=10, quiet=True, until=server.clock.now() + timedelta(minutes=1)
         )
         updates = list(stream)
-    server.close()
     assert len(updates) == 7
     assert [len(update.results) for update in updates] == [1] * 7
     (warning,) = [warning for update in updates for warning in update.warnings]
@@ -262,7 +257,7 @@ def test_labels_of_nothing_do_not_hide_others(tmp_path: Path) -> None:
     ]
     server = LiveServer(tmp_path, quads, live=False)
     server.clock.advance_to(START)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         update = next(iter(client.stream(QUERY)))
         assert [solution.valid_until for solution in update.results] == [START + timedelta(365)]
     server.close()
@@ -282,7 +277,7 @@ def test_of_labels_of_both_kinds_only_intervals_tell_history(tmp_path: Path, met
     quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
     server = LiveServer(tmp_path, dict.fromkeys(quads), live=False)
     at = START + timedelta(minutes=5)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         assert len(list(client.select(QUERY, at=at))) == 1
         assert not list(client.select(f"SELECT * {{ ?s {old} ?o }}", at=at))
         for query in (f"SELECT * {{ ?s {other} ?o }}", "SELECT * { ?s ?p ?o }"):
@@ -318,8 +313,7 @@ def test_a_server_does_not_know_since_when_facts_that_expire_held(tmp_path: Path
     server.clock.advance_to(START + minute + 10 * SECOND)
 
     def ask(predicate: Term, at: datetime, path: str = "") -> list[str]:
-        with Client(server.url + path, session=server.session(), clock=server.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with server.client(path) as client:
             return [
                 str(row["o"]) for row in client.select(f"SELECT ?o {{ ?s {predicate} ?o }}", at=at)
             ]

@@ -24,7 +24,6 @@ from tests.support.examples import examples
 from tests.support.live_server import LiveServer
 from tests.support.timelines import START, Batch, Timeline, timelines
 from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, Engine, Row, selects, serve
-from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.streaming.streamer import Tick
 
@@ -86,8 +85,7 @@ def play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> i
     with serve(timeline, **options) as (server, model):
         engine = Engine(model)
         held = []
-        with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with server.client(f"/{view}") as client:
             for query in queries:
                 try:
                     stream = client.stream(
@@ -157,8 +155,7 @@ def test_blank_nodes_are_asked_for_by_their_iris(tmp_path: Path, view: tuple[str
         ]
     )
     query = f"SELECT ?x {{ ?s {KNOWS} ?o . ?s {SAYS} ?x }}"
-    with Client(f"{server.url}/{name}", session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client(f"/{name}") as client:
         update = next(iter(client.stream(query)))
         assert [str(each["x"]) for each in update.results] == ["x"]
         update = next(iter(client.stream(f"SELECT * {{ ?s {SAYS} ?x FILTER isIRI(?s) }}")))
@@ -172,8 +169,7 @@ def test_what_begins_between_two_seconds_is_seen_then(tmp_path: Path) -> None:
     begins = START + timedelta(seconds=2.7)
     ends = begins + timedelta(seconds=0.55)
     server.publish([Fact(Quad(iri("http://e/a"), SAYS, literal("x")), Interval(begins, ends))])
-    with Client(server.url, session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client() as client:
         updates = client.stream(f"SELECT * {{ ?s {SAYS} ?o }}", until=ends)
         seen = [(update.at, len(update.results)) for update in updates]
     server.close()

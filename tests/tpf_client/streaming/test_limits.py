@@ -26,7 +26,6 @@ from tests.tpf_client.streaming.test_timelines import (
     labellings,
     serve,
 )
-from tpf_client import Client
 from tpf_client.streaming.streamer import Tick
 
 QUERIES = 6
@@ -112,9 +111,7 @@ def test_any_so_many_of_the_solutions(
         text, whole = texts_of(case)
         with (
             serve(timeline, **options) as (server, model),
-            Client(
-                f"{server.url}/{view}", session=server.session(), clock=server.clock, parallelism=0
-            ) as client,
+            server.client(f"/{view}") as client,
         ):
             stream = client.stream(
                 text, every=1, static_recheck=0, keep_checking=1, quiet=True, until=until
@@ -218,7 +215,7 @@ def test_watching_reads_no_more_than_asking_once(big: LiveServer, query: str) ->
     counts = []
     for watched in (False, True):
         before = len(big.log)
-        with Client(big.url, session=big.session(), clock=big.clock, parallelism=0) as client:
+        with big.client() as client:
             if watched:
                 next(iter(client.stream(prefixed(query))))
             else:
@@ -242,8 +239,7 @@ def test_a_limit_is_refilled_from_what_was_not_read(tmp_path: Path) -> None:
     ])  # fmt: skip
     query = f"SELECT * {{ ?t <{E}delay> ?delay }} LIMIT 12"
     sizes, requests, kept = [], [], []
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0,
-                ) as client:  # fmt: skip
+    with server.client() as client:
         before = 0
         for update in client.stream(query, until=start + timedelta(seconds=40)):
             assert update.error is None

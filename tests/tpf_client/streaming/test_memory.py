@@ -11,7 +11,6 @@ import pytest
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
-from tpf_client import Client
 from tpf_client.streaming import streamer
 
 EX = "http://example.org/"
@@ -52,7 +51,7 @@ def test_a_query_forgets_the_terms_of_the_past(
     Sensors(server)
     seen: Counter[tuple[str | None, ...]] = Counter()
     plans, terms = set(), []
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         stream = client.stream(QUERY, until=START + 60 * PERIOD)
         for update in stream:
             seen.update(solution.row for solution in update.added)
@@ -79,7 +78,7 @@ def test_what_many_streams_keep(tmp_path: Path) -> None:
     """Pages and connections are shared: what comes with each stream is its rows and its plan."""
     server = LiveServer(tmp_path, NAMES, max_age=3600)
     Sensors(server)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         tracemalloc.start()
         try:
             # The first one brings the pages, and code that had not run before.

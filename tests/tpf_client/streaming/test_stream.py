@@ -61,7 +61,7 @@ def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None
     Trains(server, 10)
     seen: list[list[str]] = [[] for _ in range(1000)]
     threads = threading.active_count()
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         streams = [
             client.stream(QUERY.format(number % 10)).start(partial(_collect, seen[number]))
             for number in range(1000)
@@ -87,7 +87,7 @@ def test_a_callback_that_fails_ends_its_own_query_alone(tmp_path: Path) -> None:
     def fail(update: Update) -> None:
         raise LookupError(update.at.isoformat())
 
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         bad = client.stream(QUERY.format(0)).start(fail)
         client.stream(QUERY.format(0)).start(lambda update: seen.extend(_delays(update)))
         client.scheduler.run(until=START + 1.5 * PERIOD)
@@ -140,14 +140,12 @@ def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
 
 
 def test_a_stream_has_one_consumer(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with LiveServer(tmp_path) as server, server.client() as client:
         stream = client.stream(QUERY.format(0)).start(print)
         with pytest.raises(RuntimeError, match="one consumer"):
             stream.start(print)
         with pytest.raises(RuntimeError, match="not started"):
             client.stream(QUERY.format(0)).wait()
-    server.close()
 
 
 def test_closing_the_client_ends_its_streams(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from annotations.labels import Expiration, Fact, Interval, Labelling
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import select, store_of
-from tpf_client import Client, Update
+from tpf_client import Update
 
 TRAIN = "http://example.org/train#"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -122,8 +122,7 @@ def test_every_answer_is_that_of_the_facts_valid_then(
     feed = Feed(server, labelling)
     seen: Counter[frozenset[tuple[str, Term]]] = Counter()
     instants = []
-    with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client(f"/{view}") as client:
         for update in client.stream(QUERY, until=START + 3.5 * PERIOD, quiet=True):
             assert update.error is None
             instants.append(update.at)
@@ -145,8 +144,7 @@ def test_a_tick_takes_at_most_three_requests_for_the_whole_board(
     server = LiveServer(tmp_path, _static())
     Feed(server, labelling)
     requests = []
-    with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client(f"/{view}") as client:
         last = 0
         updates: Iterator[Update] = iter(client.stream(QUERY, quiet=True))
         for _ in range(9):
@@ -163,7 +161,7 @@ def test_a_tick_takes_at_most_three_requests_for_the_whole_board(
 def test_threads_give_the_same_answer(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, _static())
     feed = Feed(server, "expiration")
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=4) as client:
+    with server.client(parallelism=4) as client:
         for update in client.stream(QUERY, until=START + 2 * PERIOD):
             assert _rows(update.results) == feed.expected(update.at)
     server.close()

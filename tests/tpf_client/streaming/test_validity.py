@@ -21,7 +21,7 @@ from tests.support.random_queries import PREFIX
 from tests.support.timelines import START as FIRST
 from tests.support.timelines import Batch, Timeline, TimelineLabelling, Universe, timelines
 from tests.tpf_client.streaming.test_timelines import SECOND, UNIVERSE, Row, selects, serve
-from tpf_client import Client, Update
+from tpf_client import Update
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.stream import TimedSolution
 
@@ -111,8 +111,7 @@ def _play(timeline: Timeline, view: str, query: str, *, exact: bool) -> None:
     )
     with serve(timeline) as (server, model):
         until = min(timeline.instants()[-1], FIRST + 6 * SECOND)
-        with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
-                    parallelism=0) as client:  # fmt: skip
+        with server.client(f"/{view}") as client:
             try:
                 updates = client.stream(
                     query, every=1, static_recheck=0, keep_checking=1, quiet=True, until=until
@@ -188,8 +187,7 @@ def test_when_solutions_hold(
 ) -> None:
     server = LiveServer(tmp_path, SIGNS, page_labels=page_labels, max_age=3600)
     server.publish(FACTS)
-    with Client(f"{server.url}/named-graph", session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client("/named-graph") as client:
         update = next(iter(client.stream(f"PREFIX : <{EX}> SELECT * {{ {query} }}")))
         spans = {
             str(each["o"]): (each.valid_from, each.valid_until)
@@ -207,7 +205,7 @@ def test_when_solutions_hold(
 def test_a_renewal_is_seen_in_the_results(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, SIGNS, max_age=3600)
     server.publish(FACTS)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(f"SELECT ?d {{ ?s <{EX}delay> ?d }}", quiet=True))
         first = next(updates)
         assert {str(each["d"]): each.valid_until for each in first.added} == {
@@ -232,7 +230,7 @@ def test_a_renewal_is_seen_in_the_results(tmp_path: Path) -> None:
 def test_what_is_shown_once_holds_as_long_as_any_of_what_it_stands_for(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, SIGNS, max_age=3600)
     server.publish(FACTS)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         for pattern, count in (("", 3), ("DISTINCT", 1)):
             query = f"SELECT {pattern} ?known {{ ?s <{EX}delay> ?d BIND(true AS ?known) }}"
             spans = [(each.valid_from, each.valid_until)
@@ -249,7 +247,7 @@ def test_what_comes_first_stays_as_long_as_it_holds(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, SIGNS, max_age=3600)
     server.publish(FACTS)
     text = f"SELECT ?d {{ ?s <{EX}delay> ?d }} ORDER BY DESC(?d)"
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         best = next(iter(client.stream(text + " LIMIT 2"))).added
         assert {str(each["d"]): each.valid_until for each in best} == {"3": _at(50), "2": _at(40)}
         # What goes before moves the others up, and out.

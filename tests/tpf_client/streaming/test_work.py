@@ -12,7 +12,7 @@ from annotations.labels import Expiration, Fact
 from annotations.methods import METHODS
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import LiveServer
-from tpf_client import Client, Stream, Update
+from tpf_client import Stream, Update
 from tpf_client.dataflow.node import Meter
 from tpf_client.fragments import page_reader
 from tpf_client.fragments.page import LineMemo
@@ -95,8 +95,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 def test_a_tick_in_which_one_fact_of_a_thousand_changed_does_the_work_for_one(
     server: LiveServer, view: str, query: str, rows: int, through_a_node: int
 ) -> None:
-    with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
-                parallelism=0) as client:  # fmt: skip
+    with server.client(f"/{view}") as client:
         stream = client.stream(query)
         updates: Iterator[Update] = iter(stream)
         first = next(updates)
@@ -126,7 +125,7 @@ def test_of_a_page_that_changed_only_new_lines_are_parsed(
         return lines
 
     monkeypatch.setattr(page_reader, "read_lines", counted)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(QUERY))
         # The page is read as a whole first, and by its lines when it turned out to change.
         for _ in range(2):
@@ -140,7 +139,7 @@ def test_of_a_page_that_changed_only_new_lines_are_parsed(
 
 
 def test_the_answer_after_many_such_ticks_is_still_that_of_all_facts(server: LiveServer) -> None:
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(QUERY))
         for _ in range(4):
             update = next(updates)
@@ -165,7 +164,7 @@ def test_spans_look_up_no_facts_without_labels(
 
     usual = HeldFacts.__init__
     monkeypatch.setattr(HeldFacts, "__init__", counting)
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(QUERY))
         first = next(updates)
     # No name. Notes may be missing, so that they are looked for; where they are, values are again.
@@ -191,7 +190,7 @@ def test_what_changes_together_is_asked_for_together(tmp_path: Path, values: int
         publish(name)
     query = "PREFIX : <http://example.org/> SELECT * { ?r :value ?v ; :state ?s ; :door ?d }"
     asked = []
-    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+    with server.client() as client:
         updates = iter(client.stream(query))
         next(updates)
         for round_ in range(1, 9):
