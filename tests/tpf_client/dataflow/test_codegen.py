@@ -2,8 +2,6 @@
 
 import gc
 import linecache
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 
@@ -15,16 +13,6 @@ from tpf_client.dataflow.state.row_index import RowBag
 SOURCE = """def halves(row):
     first, second = row
     return first // second  # the line at fault"""
-
-
-def test_a_traceback_shows_the_line_of_generated_code() -> None:
-    function = compiled(SOURCE, "halves", {})
-    assert function((6, 3)) == 2
-    with pytest.raises(ZeroDivisionError) as caught:
-        function((1, 0))
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "return first // second  # the line at fault" in shown
-    assert "<generated halves " in shown
 
 
 def test_an_engine_that_fails_in_generated_code_shows_the_line() -> None:
@@ -54,5 +42,5 @@ def test_all_that_is_in_use_can_be_written_out(tmp_path: Path) -> None:
     files = list((tmp_path / "code").iterdir())
     assert count == len(files) > 0
     assert any("bucket = t0.get(key)" in file.read_text(encoding="utf-8") for file in files)
-    # They are Python, each by itself.
-    subprocess.run([sys.executable, "-m", "compileall", "-q", str(tmp_path)], check=True)
+    for file in files:
+        compile(file.read_text(encoding="utf-8"), file.name, "exec")

@@ -15,20 +15,6 @@ from tpf_client.dataflow.operators.basic import Output
 NAMES = (Variable("?a"), Variable("?b"))
 
 
-def test_construct_leaves_out_what_is_no_triple_and_renews_blank_nodes() -> None:
-    p = Term("<http://e/p>")
-    template = [
-        TriplePattern(NAMES[0], p, Term("_:x")),
-        TriplePattern(Term("_:x"), p, NAMES[1]),
-    ]
-    data = [(Term("<http://e/a>"), literal("1")), (literal("2"), None)]
-    made = list(construct(template, NAMES, data))
-    assert len(made) == 2
-    assert made[0].object == made[1].subject
-    again = list(construct(template, NAMES, [data[0], data[0]]))
-    assert len({triple.object for triple in again if triple.subject == "<http://e/a>"}) == 2
-
-
 def test_who_keeps_an_answer_names_blank_nodes_by_their_solution() -> None:
     p = Term("<http://e/p>")
     template = [TriplePattern(Term("_:x"), p, NAMES[0]), TriplePattern(Term("_:y"), p, Term("_:x"))]

@@ -45,7 +45,7 @@ from tpf_client.dataflow.operators.basic import (
 from tpf_client.dataflow.operators.closure import Closure
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
-from tpf_client.dataflow.operators.layout import layout
+from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin, removes
 from tpf_client.dataflow.operators.order import Slice, TopK
 from tpf_client.dataflow.state.aggregates import accumulator
@@ -75,16 +75,20 @@ JOINS = [
 ]
 
 
+def joined(data: st.DataObject, shape: tuple) -> tuple[Input, Input, Layout, list[Tick]]:
+    """Two inputs of a shape, how they are joined, and their changes."""
+    left_schema, left_loose, right_schema, right_loose = shape
+    left, right = source(left_schema, left_loose), source(right_schema, right_loose)
+    how = layout(left.schema, left.certain, right.schema, right.certain)
+    ticks = timelines(rows(len(left_schema), left_loose), rows(len(right_schema), right_loose))
+    return left, right, how, data.draw(ticks)
+
+
 @pytest.mark.parametrize("shape", JOINS)
 @few
 @given(data=st.data())
 def test_hash_join(data: st.DataObject, shape: tuple) -> None:
-    left_schema, left_loose, right_schema, right_loose = shape
-    left, right = source(left_schema, left_loose), source(right_schema, right_loose)
-    how = layout(left.schema, left.certain, right.schema, right.certain)
-    ticks = data.draw(
-        timelines(rows(len(left_schema), left_loose), rows(len(right_schema), right_loose))
-    )
+    left, right, how, ticks = joined(data, shape)
     check([left, right], HashJoin(left, right), lambda one, two: plain_join(one, two, how), ticks)
 
 
@@ -93,12 +97,7 @@ def test_hash_join(data: st.DataObject, shape: tuple) -> None:
 @few
 @given(data=st.data())
 def test_left_join(data: st.DataObject, shape: tuple, condition: Callable | None) -> None:
-    left_schema, left_loose, right_schema, right_loose = shape
-    left, right = source(left_schema, left_loose), source(right_schema, right_loose)
-    how = layout(left.schema, left.certain, right.schema, right.certain)
-    ticks = data.draw(
-        timelines(rows(len(left_schema), left_loose), rows(len(right_schema), right_loose))
-    )
+    left, right, how, ticks = joined(data, shape)
     node = LeftJoin(left, right, condition)
     check([left, right], node, lambda one, two: plain_left_join(one, two, how, condition), ticks)
 
@@ -108,12 +107,7 @@ def test_left_join(data: st.DataObject, shape: tuple, condition: Callable | None
 @few
 @given(data=st.data())
 def test_semi_join(data: st.DataObject, shape: tuple, negated: bool) -> None:
-    left_schema, left_loose, right_schema, right_loose = shape
-    left, right = source(left_schema, left_loose), source(right_schema, right_loose)
-    how = layout(left.schema, left.certain, right.schema, right.certain)
-    ticks = data.draw(
-        timelines(rows(len(left_schema), left_loose), rows(len(right_schema), right_loose))
-    )
+    left, right, how, ticks = joined(data, shape)
     node = SemiJoin(left, right, negated=negated)
     check([left, right], node, lambda one, two: plain_semi_join(one, two, how, negated), ticks)
 
@@ -136,13 +130,8 @@ def test_semi_join_with_a_mark(ticks: list[Tick]) -> None:
 @few
 @given(data=st.data())
 def test_minus(data: st.DataObject, shape: tuple, apart: tuple) -> None:
-    left_schema, left_loose, right_schema, right_loose = shape
-    left, right = source(left_schema, left_loose), source(right_schema, right_loose)
-    how = layout(left.schema, left.certain, right.schema, right.certain)
+    left, right, how, ticks = joined(data, shape)
     pair = removes(how, left.schema, right.schema, apart, {})
-    ticks = data.draw(
-        timelines(rows(len(left_schema), left_loose), rows(len(right_schema), right_loose))
-    )
     node = Minus(left, right, apart)
     check([left, right], node, lambda one, two: plain_minus(one, two, how, pair), ticks)
 

@@ -83,12 +83,6 @@ NAMED = [
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ("SELECT ?o { :a :p ?o }", ["b"]),
-        ("SELECT ?o FROM :g { :a :p ?o }", ["c"]),
-        ("SELECT ?o FROM :g FROM :h { ?s :p ?o }", ["c", "d"]),
-        ("SELECT ?o FROM NAMED :g { :a :p ?o }", []),
-        ("SELECT ?g FROM NAMED :h { GRAPH ?g { :a :p :c } }", ["h"]),
-        ("SELECT ?g { GRAPH ?g { :a :p ?o } }", ["g", "h"]),
         ("SELECT ?g { GRAPH ?g { SELECT ?s { ?s :p ?o } LIMIT 1 } }", ["g", "h", "i"]),
         (
             "SELECT ?o { GRAPH ?g { SELECT ?o { ?s :p ?o } ORDER BY DESC(?o) LIMIT 1 } }",
@@ -100,32 +94,15 @@ NAMED = [
             ["g", "h", "h", "i"],
         ),
         ("SELECT ?o { GRAPH :h { SELECT ?o { ?s :p ?o } ORDER BY ?o LIMIT 1 } }", ["c"]),
-        ("SELECT ?o FROM :g FROM NAMED :h { GRAPH :g { :a :p ?o } }", []),
-        ("SELECT ?o FROM :h { :a :p ?o FILTER EXISTS { :b :p :d } }", ["c"]),
-        ("SELECT ?o FROM :h { :b :p+ ?o }", ["d"]),
-        ("SELECT ?g { GRAPH ?g { } }", ["g", "h", "i"]),
-        ("SELECT ?g { GRAPH ?g { :b :p* :d } }", ["h"]),
-        ("SELECT ?o FROM :g FROM :h { :a :p+ ?o }", ["c"]),
-        ("SELECT ?o FROM :h FROM :i { :b :p+ ?o }", ["d", "e"]),
+        # A path through several graphs.
         ("SELECT ?o FROM :h FROM :i { ?o :p* :e }", ["b", "d", "e"]),
         ("SELECT ?o FROM :h FROM :i { VALUES ?s { :b } ?s (:p/:p)? ?o }", ["b", "e"]),
         ("SELECT ?o FROM :h FROM :i { :b :p+ ?o FILTER NOT EXISTS { :d :p+ ?o } }", ["d"]),
         ("SELECT ?o FROM :h FROM :i { :a :p ?x FILTER EXISTS { :b :p+ :e } BIND(1 AS ?o) }", ["1"]),
     ],
 )
-def test_datasets(query: str, wanted: list[str]) -> None:
+def test_limits_of_each_graph_and_paths_through_several(query: str, wanted: list[str]) -> None:
     assert sorted(row[0] for row in values(evaluate(P + query, NAMED))) == wanted
-
-
-def test_describe_follows_blank_nodes() -> None:
-    quads = [
-        quad("a", "p", "_:x"), quad("_:x", "p", "_:y"), quad("_:y", "p", "b"), quad("b", "p", 1),
-        quad("c", "p", 2), quad("d", "q", "a"),
-    ]  # fmt: skip
-    described = evaluate(P + "DESCRIBE :c ?o { :d :q ?o }", quads)
-    assert set(described.rows()) == {each.triple for each in (*quads[:3], quads[4])}
-    described.change(removed=[quads[1]])
-    assert set(described.rows()) == {quads[0].triple, quads[4].triple}
 
 
 @pytest.mark.parametrize(
@@ -204,54 +181,3 @@ def test_service_is_asked_of_the_leaves_that_solutions_name() -> None:
     assert settle() == {("d", "e"), ("x", "y")}
     with pytest.raises(SourceError, match="not the IRI"):
         here.change([quad("x", "at", 1)], 1)
-
-
-def test_service_is_asked_of_its_own_leaves() -> None:
-    flow = Dataflow(TermDictionary())
-    here, there = LookupLeaves(flow), LookupLeaves(flow)
-    query = parse_query(P + "SELECT ?o { ?s :p ?m SERVICE <http://there/> { ?m :p ?o } }")
-    environment = Environment(TypedTerms(flow.dictionary), NOW)
-    output = build_query(query, here, flow, environment, services=ServiceAccess(lambda _: there))
-    here.change([quad("a", "p", "b")], 1)
-    there.change([quad("b", "p", "c"), quad("x", "p", "y")], 1)
-    for leaves in (here, there):
-        leaves.settle()
-    assert [flow.dictionary.decode(*row) for row in output.rows()] == [term("c")]
-    assert there.requests == 1
-
-
-BOARD = [q for n in range(150) for q in (quad(f"s{n}", "p", f"o{n}"), quad(f"o{n}", "q", n))]
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        "?o :q ?v",
-        "OPTIONAL { ?o :q ?v }",
-        "FILTER EXISTS { ?o :q ?v }",
-        "MINUS { ?o :r ?v }",
-        "?o :q* ?v",
-    ],
-)
-def test_what_the_left_side_knows_spares_requests(rest: str) -> None:
-    query = P + f"SELECT * {{ VALUES ?s {{ :s1 :s2 }} ?s :p ?o . {rest} }}"
-    evaluation = evaluate(query, BOARD)
-    assert isinstance(evaluation.leaves, LookupLeaves)
-    assert evaluation.leaves.requests <= 12
-    before = evaluation.leaves.requests
-    evaluation.change(added=[quad("o1", "q", 1001)], removed=[quad("o1", "q", 1)])
-    assert evaluation.leaves.requests - before <= 4
-    assert {row[:2] for row in values(evaluation)} <= {("s1", "o1"), ("s2", "o2")}
-
-
-def test_limit_is_satisfied_as_soon_as_it_is_full() -> None:
-    from tpf_client.dataflow.operators.order import Slice
-
-    evaluation = Evaluation(P + "SELECT * { ?s :p ?o } LIMIT 3")
-    (limit,) = [node for node in evaluation.flow.nodes if isinstance(node, Slice)]
-    evaluation.leaves.change(BOARD[:4], 1)
-    before = limit.satisfied
-    evaluation.leaves.change(BOARD[4:6], 1)
-    assert (before, limit.satisfied) == (False, True)
-    assert len(evaluation.output) == 3
-    assert limit.monotone

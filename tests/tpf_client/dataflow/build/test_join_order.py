@@ -1,48 +1,27 @@
 """The order of joins, and the work to find it."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from annotations.terms import QuadPattern
+from tests.support.memory_leaves import CountedLookups
 from tpf_client.dataflow.build.join_order import JoinOrder
-from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow
 from tpf_client.sparql.algebra import Join, Project, walk
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.rewrite.visitor import operands
 
 
-class Counting:
+class Counting(CountedLookups):
     """Leaves that count requests for their counts."""
 
-    asked = 0
-
-    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
-        raise NotImplementedError
+    def __init__(self) -> None:
+        super().__init__(Dataflow(TermDictionary()))
+        self.asked = 0
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         self.asked += 1
         return 1
-
-    def mark(self) -> int:
-        return 0
-
-    def limit(
-        self,
-        since: int,
-        missing: Callable[[], int | None],
-        *,
-        grows: bool = True,
-        grows_but_for_absence: bool = True,
-    ) -> None: ...
-
-    def not_hurried(self, since: int) -> None: ...
-
-    def spare(self, *_: Any) -> None: ...
-
-    def seed_test(self, since: int) -> None: ...
-
-    def at_rest(self, since: int) -> Callable[[], bool]:
-        raise NotImplementedError
 
 
 def test_each_operand_is_counted_once_however_many_there_are() -> None:

@@ -10,9 +10,6 @@ from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tests.support.evaluation import Evaluation
 from tests.support.memory_leaves import CountedLookups, LookupLeaves, ScanningLeaves
 from tests.support.oracle import store_of
-from tests.tpf_client.dataflow.build.test_join_order import Counting
-from tpf_client.dataflow.node import CountingLeaves, Leaves
-from tpf_client.planner.leaves import FragmentLeaves
 
 
 def _quad(*names: str, graph: Term = DEFAULT_GRAPH) -> Quad:
@@ -118,12 +115,6 @@ def test_what_was_an_error_may_get_any_value(
     for each in data.split():
         evaluation.change([_quad(*each)])
     assert len(evaluation.rows()) == count
-
-
-@pytest.mark.parametrize("kind", [CountedLookups, Counting, FragmentLeaves])
-def test_leaves_that_count_are_taken_for_such(kind: type[Leaves]) -> None:
-    """Leaves without the method have no counts."""
-    assert issubclass(kind, CountingLeaves)
 
 
 class _FewOfR(CountedLookups):

@@ -64,20 +64,6 @@ def test_a_group_sends_what_changes(ticks: list[Tick]) -> None:
     check([one], group(one, (A, B), D), lambda r: plain(r, 2), ticks)
 
 
-def test_without_keys_there_is_one_group_even_of_nothing() -> None:
-    one = Input((A,))
-    node = group(one, (), D)
-    output = Output(node, node.schema)
-    node.flush()
-    assert output.multiset() == Multiset({(0,): 1})
-    one.push((4,), 1)
-    node.flush()
-    one.push((4,), -1)
-    one.push((3,), 1)
-    node.flush()
-    assert output.multiset() == Multiset({(3,): 1})
-
-
 @often
 @given(ticks=timelines(rows(2)))
 def test_filters_values_and_columns(ticks: list[Tick]) -> None:
