@@ -16,11 +16,6 @@ from tpf_client import Solutions
 pytestmark = pytest.mark.xdist_group("the shop of all shapes")
 
 
-@pytest.fixture(scope="module")
-def server(plain_shop: LiveServer) -> LiveServer:
-    return plain_shop
-
-
 def test_every_shape_is_compared() -> None:
     assert list(COMUNICA) == list(SHOP_QUERIES)
     assert len(SHOP_QUERIES) >= 40
@@ -52,10 +47,10 @@ def test_no_shape_takes_more_requests_than_comunica(
 
 
 @pytest.mark.parametrize("shape", SHOP_QUERIES)
-def test_how_many_round_trips_it_is_to_the_first_answer(server: LiveServer, shape: str) -> None:
+def test_how_many_round_trips_it_is_to_the_first_answer(plain_shop: LiveServer, shape: str) -> None:
     """And no more requests than Comunica's, where eight are under way at a time."""
     rounds = Rounds()
-    with rounds.counted(), server.client(parallelism=8) as client:
+    with rounds.counted(), plain_shop.client(parallelism=8) as client:
         answer = client.query(SHOP_QUERIES[shape])
         if isinstance(answer, Solutions):
             passed = [rounds.passed for _ in answer]
@@ -82,7 +77,8 @@ def test_how_many_round_trips_it_is_to_the_first_answer(server: LiveServer, shap
          "OPTIONAL { ?p :label ?l }", 5),
         # One page of products is enough for five of them.
         ("{ SELECT * { ?p :label ?l ; :producer ?m } LIMIT 5 }", 8),
-        # Nothing can match, so that nobody is asked.
+        # Nothing can match: what is joined with it is not read, or nobody is asked.
+        ("?p :nothing ?n ; :price ?e", 3),
         ("VALUES ?q { 1 } ?p ?q ?o FILTER EXISTS { SELECT * { ?p ?q ?o } LIMIT 5 }", 2),
         ("{ SELECT * { VALUES ?q { 1 } ?p ?q ?o } LIMIT 5 }", 2),
         # A path to a known end; what is on the way decides nothing.
@@ -90,10 +86,10 @@ def test_how_many_round_trips_it_is_to_the_first_answer(server: LiveServer, shap
     ],
 )  # fmt: skip
 def test_what_is_known_is_asked_for(
-    server: LiveServer, oracle: pyoxigraph.Store, pattern: str, most: int
+    plain_shop: LiveServer, oracle: pyoxigraph.Store, pattern: str, most: int
 ) -> None:
     query = f"PREFIX : <{SHOP}> SELECT * {{ {pattern} }}"
-    found, requests, _ = ask(server, query)
+    found, requests, _ = ask(plain_shop, query)
     if pattern.startswith("{ SELECT * { ?p :label"):
         assert isinstance(found, Counter)
         assert found.total() == 5
@@ -104,11 +100,11 @@ def test_what_is_known_is_asked_for(
     assert requests <= most
 
 
-def test_solutions_without_partners_come_as_soon_as_that_is_sure(server: LiveServer) -> None:
+def test_solutions_without_partners_come_as_soon_as_that_is_sure(plain_shop: LiveServer) -> None:
     """Not when the whole answer is known: the labels are read at last."""
     for keyword in ("OPTIONAL", "MINUS", "FILTER NOT EXISTS"):
         pattern = f"?p :label ?l {keyword} {{ ?p :discount ?d }}"
-        _, requests, first = ask(server, f"PREFIX : <{SHOP}> SELECT * {{ {pattern} }}")
+        _, requests, first = ask(plain_shop, f"PREFIX : <{SHOP}> SELECT * {{ {pattern} }}")
         # The form, twenty pages of labels, seven of discounts.
         assert requests == 28
         assert first <= 16

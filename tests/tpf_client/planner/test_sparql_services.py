@@ -10,12 +10,10 @@ from urllib.parse import parse_qs
 
 import pyoxigraph as ox
 import pytest
-from typer.testing import CliRunner
 
-import tpf_client.app.cli
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri
-from tests.support.live_server import BASE, START, LiveServer
+from tests.support.live_server import START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client
 from tpf_client.app.endpoint import SparqlEndpoint
@@ -86,9 +84,9 @@ class World:
         )
 
 
-@pytest.fixture(params=["text/html", ""], ids=["page", "400"])
+@pytest.fixture
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    made = World(tmp_path, before=request.param)
+    made = World(tmp_path, before=getattr(request, "param", "text/html"))
     yield made
     made.server.close()
 
@@ -117,21 +115,28 @@ def both(text: str) -> tuple[str, str]:
     return prefix + text.replace("<S>", f"<{REMOTE}>"), prefix + local.replace("<S>", f"<{REMOTE}>")
 
 
+def expected_of(query: str) -> tuple[list[str], Counter[tuple[str | None, ...]]]:
+    """The variables, and the solutions of one store that has the other's data in a graph."""
+    everything = store_of(HERE)
+    add(everything, THERE, f"<{REMOTE}>")
+    solutions = everything.query(query)
+    assert isinstance(solutions, ox.QuerySolutions)
+    names = [variable.value for variable in solutions.variables]
+    rows = (tuple(str(row[n]) if row[n] else None for n in names) for row in solutions)
+    return names, Counter(map(_plain, rows))
+
+
+def found_by(world: World, query: str, names: list[str]) -> Counter[tuple[str | None, ...]]:
+    with world.client() as client:
+        rows = list(client.select(query))
+    return Counter(_plain(tuple(row[n].n3() if n in row else None for n in names)) for row in rows)
+
+
 @pytest.mark.parametrize("text", QUERIES)
 def test_an_endpoint_answers_like_a_graph(world: World, text: str) -> None:
     ours, theirs = both(text)
-    everything = store_of(HERE)
-    add(everything, THERE, f"<{REMOTE}>")
-    solutions = everything.query(theirs)
-    assert isinstance(solutions, ox.QuerySolutions)
-    names = [variable.value for variable in solutions.variables]
-    expected = Counter(tuple(str(row[n]) if row[n] else None for n in names) for row in solutions)
-    with world.client() as client:
-        rows = list(client.select(ours))
-    found = Counter(tuple(row[n].n3() if n in row else None for n in names) for row in rows)
-    assert {_plain(row): n for row, n in found.items()} == {
-        _plain(row): n for row, n in expected.items()
-    }
+    names, expected = expected_of(theirs)
+    assert found_by(world, ours, names) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,22 +162,12 @@ def test_an_endpoint_that_is_an_error_ends_no_query(
     text = "SELECT ?a ?u ?b ?c { VALUES (?a ?u) { ROWS } BIND(IRI(?u) AS ?e) PATTERN }"
     text = text.replace("PATTERN", pattern)
     _, theirs = both(text.replace("ROWS", good).replace("SILENT ", ""))
-    theirs = theirs.replace("SERVICE ?f", "GRAPH ?f")
-    everything = store_of(HERE)
-    add(everything, THERE, f"<{REMOTE}>")
-    solutions = everything.query(theirs)
-    assert isinstance(solutions, ox.QuerySolutions)
-    names = [variable.value for variable in solutions.variables]
-    expected = Counter(
-        _plain(tuple(str(row[n]) if row[n] else None for n in names)) for row in solutions
-    )
+    names, expected = expected_of(theirs.replace("SERVICE ?f", "GRAPH ?f"))
     assert expected
     if stays:
         expected[_plain((subjects[0], '"7"', None, None))] += 1
-    with world.client() as client:
-        rows = list(client.select(both(text.replace("ROWS", f"{good} {bad}"))[0]))
-    found = Counter(_plain(tuple(row[n].n3() if n in row else None for n in names)) for row in rows)
-    assert found == expected
+    ours, _ = both(text.replace("ROWS", f"{good} {bad}"))
+    assert found_by(world, ours, names) == expected
 
 
 def _plain(row: tuple[str | None, ...]) -> tuple[str | None, ...]:
@@ -181,9 +176,10 @@ def _plain(row: tuple[str | None, ...]) -> tuple[str | None, ...]:
     return tuple(None if each is None else each.replace(integer, "").strip('"') for each in row)
 
 
+@pytest.mark.parametrize("world", ["text/html", ""], ids=["page", "400"], indirect=True)
 def test_keys_are_asked_for_in_blocks(world: World) -> None:
     with world.client() as client:
-        list(client.select(both(QUERIES[0])[0]))
+        assert list(client.select(both(QUERIES[0])[0]))
     keys = {quad.object for quad in HERE if quad.predicate == iri(EX + "p0")}
     blocks = [path for _, path in world.log if "VALUES" in path]
     # What the URL says first, the question whether it is an endpoint, and blocks of 50.
@@ -264,10 +260,3 @@ def test_an_answer_follows_what_the_endpoint_says(world: World) -> None:
         assert not next(updates).added
         update = next(updates)
     assert len(update.added) == 1
-
-
-def test_from_the_command_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tpf_client.app.cli, "Client", lambda *_urls, **_options: world.client())
-    query = both("SELECT (COUNT(*) AS ?n) { SERVICE <S> { ?s ?p ?o } }")[0]
-    done = CliRunner().invoke(tpf_client.app.cli.app, [BASE + "trains", query, "--format", "csv"])
-    assert done.stdout.split() == ["n", str(len(set(THERE)))]
