@@ -3,7 +3,7 @@
 import pytest
 
 from annotations.namespaces import XSD
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, literal
+from annotations.terms import QuadPattern, Term, Variable, literal
 from tests.support.w3c import SPARQL11
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql import algebra
@@ -13,11 +13,8 @@ from tpf_client.sparql.algebra import (
     Constant,
     Filter,
     Join,
-    LeftJoin,
     Project,
-    Slice,
     VariableRef,
-    walk,
 )
 from tpf_client.sparql.parser import Dialect, Parser, parse_query
 from tpf_client.sparql.rewrite.visitor import join
@@ -92,29 +89,10 @@ def test_terms_keep_their_text(text: str, term: str) -> None:
     )
 
 
-def test_blank_nodes_are_hidden_variables() -> None:
-    pattern = where("SELECT * { _:b :p [ :q ?x ] . _:b :r () }")
-    assert isinstance(pattern, BGP)
-    assert all(not str(term).startswith("_:") for quad in pattern.patterns for term in quad)
-    assert parse_query(P + "SELECT * { _:b :p [ :q ?x ] }").variables == ("?x",)
-
-
 def test_collections_become_lists() -> None:
     pattern = where("SELECT * { ?s :p (1 ?x) }")
     assert isinstance(pattern, BGP)
     assert len(pattern.patterns) == 5
-
-
-def test_groups_and_filters() -> None:
-    bgp = BGP((QuadPattern(Variable("?s"), Term("<http://e/p>"), Variable("?o")),))
-    test = Call(
-        "<", (VariableRef(Variable("?o")), Constant(literal("5", datatype=XSD + "integer")))
-    )
-    assert where("SELECT * { FILTER(?o < 5) ?s :p ?o }") == Filter(bgp, test)
-    optional = where("SELECT * { ?s :p ?o OPTIONAL { ?s :p ?o FILTER(?o < 5) } }")
-    assert optional == LeftJoin(bgp, bgp, test)
-    nested = where("SELECT * { ?s :p ?o OPTIONAL { { ?s :p ?o FILTER(?o < 5) } } }")
-    assert nested == LeftJoin(bgp, Filter(bgp, test))
 
 
 def test_operators_bind_as_strongly_as_they_should() -> None:
@@ -125,12 +103,6 @@ def test_operators_bind_as_strongly_as_they_should() -> None:
     assert "'-3'" not in shown
     assert '"-3"' in shown
     assert "Call(name='-'" in shown
-
-
-def test_graph_sets_the_position_of_the_quads() -> None:
-    pattern = where("SELECT * { ?s ?p ?o GRAPH ?g { ?s ?p ?x } GRAPH :h { ?s ?p ?y } }")
-    assert isinstance(pattern, BGP)
-    assert [quad.graph for quad in pattern.patterns] == [DEFAULT_GRAPH, "?g", "<http://e/h>"]
 
 
 def test_paths_become_joins_as_far_as_they_go() -> None:
@@ -157,12 +129,6 @@ def test_star_selects_in_the_order_of_the_text() -> None:
 
 def test_the_same_text_is_parsed_once() -> None:
     assert parse_query("SELECT * { ?s ?p ?o }") is parse_query("SELECT * { ?s ?p ?o }")
-
-
-def test_a_limit_inside_graph_is_one_for_each_graph() -> None:
-    pattern = where("SELECT * { GRAPH ?g { SELECT ?s { ?s ?p ?o } LIMIT 1 } }")
-    (limit,) = [each for each in walk(pattern) if isinstance(each, Slice)]
-    assert limit.by == ("?g",)
 
 
 @pytest.mark.skipif(SPARQL11.missing, reason="the W3C tests are not in ../shared/data")

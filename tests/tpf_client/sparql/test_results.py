@@ -88,7 +88,7 @@ def test_xml_refuses_what_it_cannot_hold() -> None:
 
 
 def test_triple_terms() -> None:
-    term = Term('<<( <http://e/s> <http://e/p> "o"@en )>>')
+    term = Term('<<( <http://e/s> <http://e/p> "o"@ar--rtl )>>')
     for form in ("json", "xml"):
         media = ox.QueryResultsFormat.from_media_type(RESULT_MEDIA_TYPES[form])
         text = "".join(RESULT_WRITERS[form](NAMES[:1], [(term,)]))

@@ -132,17 +132,13 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_wide_conditions_of_cqels(name: str) -> None:
+def test_wide_conditions_of_continuous_queries(name: str) -> None:
     engine = Engine()
     found = engine.register(
         f"SELECT * {{ STREAM <urn:s> [RANGE 4ms] {{ ?s <urn:p> ?o }} {CONDITIONS[name]} }}"
     )
     engine.push("urn:s", ("<urn:a>", "<urn:p>", str(QUADS[0].object)), 1)
     assert sum(len(emission.rows) for emission in found) == 1
-
-
-@pytest.mark.parametrize("name", CONDITIONS)
-def test_wide_conditions_of_csparql(name: str) -> None:
     engine = Engine()
     query = engine.register_csparql(
         f"SELECT * FROM STREAM <urn:s> [RANGE 2ms TUMBLING] {{ ?s <urn:p> ?o {CONDITIONS[name]} }}"

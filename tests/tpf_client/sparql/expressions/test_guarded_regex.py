@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 
 from tests.support.examples import examples
-from tests.tpf_client.sparql.expressions.test_patterns import EVIL, flags, patterns, texts
+from tests.tpf_client.sparql.expressions.test_patterns import (
+    ESCAPES,
+    EVIL,
+    flags,
+    patterns,
+    texts,
+)
 from tpf_client.errors import LimitError
 from tpf_client.sparql.expressions import functions
 from tpf_client.sparql.expressions.functions import regex, replace
@@ -37,13 +43,7 @@ def test_as_re2_matches(pattern: str, text: str, flags: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "matching", "other"),
     [
-        (r"^\w+$", "éa_1+", "a-b"),
-        (r"^[\d_]+$", "١2_", "a"),
-        (r"^\i\c*$", "é-1", "-a"),
-        (r"^[\p{Lu}\P{L}]+$", "A1", "a"),
-        (r"^\p{Nd}{2}$", "12", "1"),
-        (r"^(.)\1$", "aa", "ab"),
-        ("\U0001f600+", "\U0001f600\U0001f600", "x"),
+        *ESCAPES,
         (
             f"^{'-'.join(['[0-9A-F]{8}', *['[0-9A-F]{4}'] * 3, '[0-9A-F]{12}'])}$",
             "01234567-89AB-CDEF-0123-456789ABCDEF",

@@ -1,11 +1,26 @@
-"""The walk through algebra: what it meets, and what it leaves as it is."""
+"""The walk through algebra, and conditions taken apart."""
 
 from dataclasses import replace
 
-from tpf_client.sparql.algebra import BGP, Filter, Path, Pattern, Service, Values
+import pytest
+
+from tpf_client.sparql.algebra import (
+    BGP,
+    Exists,
+    Expression,
+    Filter,
+    Path,
+    Pattern,
+    Service,
+    Values,
+)
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.rewrite.visitor import (
+    conjuncts,
     everything,
+    exists_in,
+    first_exists,
+    movable,
     patterns_in,
     transformed,
     with_children,
@@ -70,3 +85,36 @@ def test_children_are_those_outside_of_expressions() -> None:
     nothing = Values((), ())
     changed = with_children(condition, lambda _: nothing)
     assert changed == replace(condition, input=nothing)
+
+
+def condition(text: str) -> Expression:
+    pattern = parse_query(f"SELECT * {{ ?a ?b ?c FILTER({text}) }}").pattern.input  # type: ignore[union-attr]
+    assert isinstance(pattern, Filter)
+    return pattern.condition
+
+
+def test_a_negated_exists_is_one_condition() -> None:
+    negated, positive = conjuncts(condition("!(EXISTS { ?a ?b ?d }) && !(NOT EXISTS { ?a ?b ?d })"))
+    assert isinstance(negated, Exists)
+    assert isinstance(positive, Exists)
+    assert (negated.negated, positive.negated) == (True, False)
+
+
+def test_exists_is_found_in_expressions_but_not_in_patterns() -> None:
+    inner = "EXISTS { ?a ?b ?d FILTER EXISTS { ?d ?e ?f } }"
+    found = list(exists_in(condition(f"IF({inner}, ?a, COALESCE(?b, NOT EXISTS {{ ?x ?y ?z }}))")))
+    assert [each.negated for each in found] == [False, True]
+    assert first_exists(condition("?a")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("?a + 1 > STRLEN(?b)", True),
+        ("RAND() > 0.5", False),
+        ("?a && STRUUID() = ?b", False),
+        ("?a || EXISTS { ?a ?b ?d }", False),
+    ],
+)
+def test_only_functions_of_variables_move(text: str, moves: bool) -> None:
+    assert movable(condition(text)) is moves
