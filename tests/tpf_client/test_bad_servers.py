@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 import requests
-import responses
 
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, LiveServer
@@ -201,17 +200,6 @@ def test_a_failure_that_passes_is_survived(server: LiveServer, right: Counter[An
         return status("503 Busy", Retry_After="1") if seen[url] == 1 else None
 
     assert ask(server, distort) == right
-
-
-def test_mocked_responses() -> None:
-    """Exceptions of the HTTP library become ours."""
-    session = requests.Session()
-    with responses.RequestsMock() as mock, Client("http://d.test/x", parallelism=0, limits=HASTY,
-                                                  session=session) as client:  # fmt: skip
-        mock.get("http://d.test/x", body=requests.ConnectionError("no route"))
-        mock.get("http://d.test/x", body=requests.exceptions.ChunkedEncodingError("cut"))
-        with pytest.raises(ConnectionFailedError, match=r"http://d\.test/x: "):
-            client.query("ASK { ?s ?p ?o }")
 
 
 @pytest.fixture

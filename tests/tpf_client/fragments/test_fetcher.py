@@ -58,6 +58,13 @@ def _date(instant: datetime) -> str:
     return format_datetime(instant, usegmt=True)
 
 
+def _showing(instant: datetime) -> str:
+    """The page as it was evaluated at an instant."""
+    told = f'"{instant:%Y-%m-%dT%H:%M:%S.%fZ}"^^<{XSD}dateTime>'
+    said = f"<#f> <http://example.org/temporal#evaluatedAt> {told} ."
+    return BODY.rstrip().removesuffix("}") + said + "}"
+
+
 @responses.activate
 def test_a_page_is_reused_while_fresh_and_revalidated_by_its_tag() -> None:
     clock = ManualClock(START)
@@ -118,11 +125,9 @@ def test_a_page_that_is_sent_again_tells_the_time_by_its_age(
     field: str, seconds: float | None
 ) -> None:
     shown = START + timedelta(minutes=3)
-    told = f'"{shown:%Y-%m-%dT%H:%M:%SZ}"^^<{XSD}dateTime>'
-    said = f"<#f> <http://example.org/temporal#evaluatedAt> {told} ."
-    body = BODY.rstrip().removesuffix("}") + said + "}"
     now = shown + timedelta(seconds=2.5 if seconds is None else seconds)
-    responses.get(URL, body=body, headers={"Date": _date(now), "Server-Timing": field}, **TRIG)
+    headers = {"Date": _date(now), "Server-Timing": field}
+    responses.get(URL, body=_showing(shown), headers=headers, **TRIG)
     fetcher = _fetcher(ManualClock(START))
     page = fetcher.get(Request(URL))
     assert page.metadata.evaluated_at == shown
@@ -135,13 +140,10 @@ def test_a_page_that_is_sent_again_tells_the_time_by_its_age(
 @responses.activate
 def test_a_page_that_has_not_changed_tells_the_time_by_its_age() -> None:
     shown = START + timedelta(milliseconds=250)
-    told = f'"{shown:%Y-%m-%dT%H:%M:%S.%fZ}"^^<{XSD}dateTime>'
-    body = BODY.rstrip().removesuffix("}") + (
-        f"<#f> <http://example.org/temporal#evaluatedAt> {told} .}}"
-    )
     clock = ManualClock(START)
     fetcher = _fetcher(clock)
-    responses.get(URL, body=body, headers={"Date": _date(START), "ETag": '"1"'}, **TRIG)
+    headers = {"Date": _date(START), "ETag": '"1"'}
+    responses.get(URL, body=_showing(shown), headers=headers, **TRIG)
     assert fetcher.get(Request(URL)).evaluated_at == shown
     clock.advance_to(START + timedelta(seconds=20))
     headers = {"Date": _date(START + timedelta(seconds=20)), "Server-Timing": "made;dur=20000"}
@@ -157,11 +159,8 @@ def test_a_page_that_has_not_changed_tells_the_time_by_its_age() -> None:
 @responses.activate
 def test_a_page_of_before_shows_its_own_instant(field: tuple[str, str]) -> None:
     shown = START + timedelta(minutes=3, milliseconds=400)
-    told = f'"{shown:%Y-%m-%dT%H:%M:%S.%fZ}"^^<{XSD}dateTime>'
-    said = f"<#f> <http://example.org/temporal#evaluatedAt> {told} ."
-    body = BODY.rstrip().removesuffix("}") + said + "}"
     headers = {"Date": _date(shown + timedelta(seconds=3)), "Server-Timing": "made;dur=3000"}
-    responses.get(URL, body=body, headers={**headers, field[0]: field[1]}, **TRIG)
+    responses.get(URL, body=_showing(shown), headers={**headers, field[0]: field[1]}, **TRIG)
     assert _fetcher(ManualClock(START)).get(Request(URL)).evaluated_at == shown
 
 
@@ -233,17 +232,6 @@ def test_a_rate_is_a_positive_number(rate: float) -> None:
 
 
 @responses.activate
-def test_retries_end() -> None:
-    fetcher = _fetcher(limits=Limits(retries=2))
-    responses.get(URL, status=500)
-    with pytest.raises(HttpError, match="HTTP 500") as caught:
-        fetcher.get(Request(URL))
-    assert caught.value.status == 500
-    assert caught.value.url == URL
-    assert fetcher.statistics.requests == 3
-
-
-@responses.activate
 def test_a_pause_that_is_too_long_is_not_made() -> None:
     clock = ManualClock(START)
     fetcher = _fetcher(clock, limits=Limits(max_backoff=30))
@@ -257,28 +245,27 @@ def test_a_pause_that_is_too_long_is_not_made() -> None:
     ("response", "error", "requests_sent"),
     [
         ({"status": 404}, HttpError, 1),
-        ({"status": 400, "body": "bad term", "content_type": "text/plain"}, HttpError, 1),
+        ({"status": 500}, HttpError, 3),
         ({"body": "<html>", "content_type": "text/html"}, ParseError, 1),
-        ({"body": BODY[:-300], **TRIG}, ParseError, 1),
         ({"body": BODY + " " * 10_000, **TRIG}, PageTooLargeError, 1),
         ({"body": requests.ReadTimeout("slow")}, ConnectionFailedError, 3),
         ({"body": requests.ConnectionError("refused")}, ConnectionFailedError, 3),
         ({"body": requests.exceptions.ChunkedEncodingError("cut")}, ConnectionFailedError, 3),
         ({"status": 302, "headers": {"Location": "http://evil.org/d"}}, OriginError, 1),
         ({"status": 301, "headers": {"Location": URL}}, SourceError, 1),
-        ({"body": BODY.replace("hydra:itemsPerPage 100", "hydra:next <http://evil.org/>"), **TRIG},
-         OriginError, 1),
     ],
-)  # fmt: skip
+)
 @responses.activate
 def test_every_fault_is_a_typed_error_that_names_the_url(
     response: dict[str, object], error: type[Exception], requests_sent: int
 ) -> None:
     fetcher = _fetcher(limits=Limits(retries=2, max_page_bytes=8_000))
     responses.get(URL, **response)
-    with pytest.raises(error, match=r"^http://ex\.org/d\?p=x: "):
+    with pytest.raises(error, match=r"^http://ex\.org/d\?p=x: ") as caught:
         fetcher.get(Request(URL))
     assert fetcher.statistics.requests == requests_sent
+    if isinstance(caught.value, HttpError):
+        assert caught.value.status == response["status"]
 
 
 @responses.activate

@@ -23,7 +23,7 @@ from tests.support.live_server import BASE, LiveServer
 from tests.support.oracle import quad_of
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
-from tpf_client.errors import ClosedError, PageError, ParseError
+from tpf_client.errors import PageError
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import PageReader
@@ -105,17 +105,6 @@ def test_data_metadata_and_labels_of_a_quad_page() -> None:
     assert about.form.graph == "g"
 
 
-def test_metadata_of_a_triple_page_are_told_from_its_data() -> None:
-    turtle = PREFIXES + ":a :delay 5 . :a foaf:primaryTopic :x ." + FORM + COUNTS
-    facts, about, _, _ = PageReader().read(turtle.encode(), "text/turtle", URL)
-    assert {fact.quad.predicate for fact in facts} == {
-        _term("delay"),
-        Term("<http://xmlns.com/foaf/0.1/primaryTopic>"),
-    }
-    assert about.count == 250
-    assert about.form is not None
-
-
 def test_a_missing_or_senseless_count_is_unknown() -> None:
     for count in ("", '<http://ex.org/d?p=x> void:triples "many" .'):
         page = PREFIXES + "<#metadata> { <#metadata> foaf:primaryTopic <http://ex.org/d?p=x> ."
@@ -123,22 +112,6 @@ def test_a_missing_or_senseless_count_is_unknown() -> None:
             (page + FORM + count + "}").encode(), "application/trig", URL
         )
         assert about.count is None
-
-
-@pytest.mark.parametrize(
-    ("body", "media_type", "error"),
-    [
-        (b"<html></html>", "text/html", ParseError),
-        (b"", "", ParseError),
-        (TRIG[:-200].encode(), "application/trig", ParseError),
-        (b"\xff\xfe", "application/trig", ParseError),
-        (b"<a> <b> <c> .", "text/turtle", PageError),
-        (b"", "text/turtle", PageError),
-    ],
-)
-def test_what_is_no_page(body: bytes, media_type: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"http://ex\.org/d\?p=x"):
-        PageReader().read(body, media_type, URL)
 
 
 # Any data may speak of forms, counts and topics, in any format.
@@ -428,16 +401,3 @@ def test_a_template_with_too_many_parts_is_none(template: str) -> None:
     page = TRIG.replace("http://ex.org/d{?s,p,o,g}", template)
     with pytest.raises(PageError, match="whose template is none"):
         PageReader().read(page.encode(), "application/trig", URL)
-
-
-def test_a_page_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
-    body = "\n".join(f"<u:{n}> <u:p> <u:o> ." for n in range(5_000)).encode()
-    asked: list[None] = []
-
-    def over() -> bool:
-        asked.append(None)
-        return len(asked) == 2
-
-    with pytest.raises(ClosedError, match="cancelled"):
-        PageReader().read(body, "text/turtle", URL, over=over)
-    assert len(asked) == 2
