@@ -85,19 +85,12 @@ def test_a_bound_variable_is_the_term_in_its_place(
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT * { ?x :delay ?d FILTER(?d > ?most) }",
-        "SELECT ?x { ?x :delay ?d OPTIONAL { ?x :late ?l FILTER(?d > ?most) } }",
-        "SELECT * { { ?x :delay ?d FILTER(?d > ?most) } UNION { ?x :late ?most } }",
-        "SELECT (COUNT(*) AS ?n) { ?x :delay ?d FILTER(?d > ?most) }",
-        "SELECT ?x { ?x :delay ?d FILTER NOT EXISTS { ?x :late ?l FILTER(?d > ?most) } }",
-        "SELECT * { { SELECT ?x { ?x :delay ?d FILTER(?d > ?most) } } }",
-        "ASK { ?x :delay ?most }",
         "CONSTRUCT WHERE { ?x :delay ?most }",
         "CONSTRUCT { ?x :more ?most } { ?x :delay ?d FILTER(?d > ?most) }",
         "DESCRIBE ?x { ?x :delay ?most }",
     ],
 )
-def test_forms_and_places(tmp_path: Path, text: str) -> None:
+def test_values_in_graphs(tmp_path: Path, text: str) -> None:
     numbers = [literal(str(n), datatype=str(XSD.integer)) for n in (100, 300, 500)]
     quads = [Quad(iri(f"{EX}{n}"), iri(EX + "delay"), term) for n, term in enumerate(numbers)]
     quads += [Quad(iri(f"{EX}{n}"), iri(EX + "late"), term) for n, term in enumerate(numbers[1:])]
@@ -106,18 +99,10 @@ def test_forms_and_places(tmp_path: Path, text: str) -> None:
     with Client(server.url, session=server.session(), clock=server.clock) as client:
         bound = client.query(query, {"most": 300})
         pasted = client.query(query.replace("?most", "300"))
-        if isinstance(bound, Solutions) and isinstance(pasted, Solutions):
-            assert pasted
-            without = [{k: v for k, v in row.items() if k != "most"} for row in bound]
-            assert sorted(map(str, without)) == sorted(str(dict(row)) for row in pasted)
-            shown = Literal(300) if text.startswith("SELECT *") else None
-            assert {row.get("most") for row in bound} == {shown}
-        else:
-            assert bound
-            if isinstance(bound, Graph) and isinstance(pasted, Graph):
-                bound, pasted = set(bound), set(pasted)  # type: ignore[assignment]
-            assert bound == pasted
     server.close()
+    assert isinstance(bound, Graph)
+    assert isinstance(pasted, Graph)
+    assert set(bound) == set(pasted) != set()
 
 
 def test_described_by_a_value(client: Client) -> None:

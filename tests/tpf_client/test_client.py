@@ -15,8 +15,6 @@ from annotations.terms import Quad, blank_node, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client, Solutions
 from tpf_client.errors import (
-    ClientError,
-    HttpError,
     QuerySyntaxError,
     UnsupportedQueryError,
 )
@@ -64,11 +62,6 @@ def test_select_gives_rdflib_terms_whose_lexical_forms_are_kept(client: Client) 
     assert any(isinstance(subject, BNode) for subject in by_subject)
 
 
-def test_blank_nodes_of_the_server_can_be_joined(client: Client) -> None:
-    (row,) = client.select(PREFIX + "SELECT ?n { ?s :part ?x . ?x :name ?n FILTER isBlank(?x) }")
-    assert row["n"] == Literal("X")
-
-
 def test_pandas(client: Client) -> None:
     frame = client.select(PREFIX + "SELECT ?s ?z { ?s :size ?z }").to_pandas()
     assert frame.to_dict("records") == [{"s": EX + "a", "z": 7}]
@@ -85,14 +78,6 @@ def test_wrong_queries_are_refused_before_the_first_request(
     with pytest.raises(UnsupportedQueryError):
         client.select("ASK {}")
     assert server.log == []
-
-
-def test_an_unknown_dataset_is_named(server: LiveServer) -> None:
-    with Client(server.url + "x", session=server.session(), clock=server.clock) as client:
-        with pytest.raises(HttpError, match=r"http://server\.test/trainsx: HTTP 404"):
-            client.query("ASK { ?s ?p ?o }")
-        with pytest.raises(ClientError):
-            list(client.stream("SELECT * { ?s ?p ?o }"))
 
 
 def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
@@ -135,15 +120,6 @@ def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
     assert list(updates) == []
 
 
-def test_nothing_labelled_is_said_and_answered_once(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))], live=False)
-    with server.client() as client:
-        (update,) = client.stream("SELECT * { ?s ?p ?o }")
-        assert not update.dynamic
-        assert len(update.added) == 1
-    server.close()
-
-
 def test_exported_names() -> None:
     assert {"AsyncClient", "Client", "Limits", "publish"} < set(tpf_client.__all__)
     assert tpf_client.__version__ == version("live-linked-data")
@@ -163,16 +139,6 @@ def test_progress(client: Client) -> None:
     assert len(list(answer)) == 3
     assert told == sorted(told)
     assert told[-1] == (client.statistics.requests + client.statistics.cache_hits, 3)
-
-
-def test_a_call_of_an_unknown_function_is_an_error_in_its_expression(client: Client) -> None:
-    rows = list(
-        client.select(
-            PREFIX + "SELECT ?n ?x { ?s :name ?n ; :size ?z BIND(<urn:f>(?n) AS ?x) "
-            "FILTER(!BOUND(?x) || ?x = 1) FILTER(COALESCE(<urn:g>(1, 2), 3) = 3) }"
-        )
-    )
-    assert [set(row) for row in rows] == [{"n"}]
 
 
 def test_ill_typed_literals_are_data_like_others(

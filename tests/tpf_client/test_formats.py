@@ -115,7 +115,7 @@ def test_updates_in_another_format_are_refused(server: LiveServer) -> None:
         tpf_client.app.cli.app, [server.url, "-q", SELECT, "--watch", "--format", "csv"]
     )
     assert result.exit_code == 2
-    assert "csv" in result.stderr
+    assert "no format csv" in " ".join(result.stderr.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "tsv", "xml", "ndjson"])
@@ -147,8 +147,7 @@ def test_solutions_that_were_seen_are_written_too(server: LiveServer) -> None:
         assert answer.count == ROWS
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
-def test_a_reader_may_have_seen_enough(form: str, tmp_path: Path) -> None:
+def test_a_reader_may_have_seen_enough(tmp_path: Path) -> None:
     http = make_server("127.0.0.1", 0, lambda *_: [], threaded=True)
     base = f"http://127.0.0.1:{http.server_port}/"
     rows = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"name{n}")) for n in range(20_000)]
@@ -162,7 +161,7 @@ def test_a_reader_may_have_seen_enough(form: str, tmp_path: Path) -> None:
     http.app = app
     arguments = [
         sys.executable, "-m", "tpf_client.commands", "tpf-query", base + "trains", "-q", SELECT,
-        "--format", form,
+        "--format", "csv",
     ]  # fmt: skip
     with (
         in_thread(http),

@@ -92,6 +92,7 @@ def test_what_never_changes_is_said(tmp_path: Path) -> None:
         stream = client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}")
         (update,) = stream
         assert update.wakes_at is None
+        assert not update.dynamic
         console.print(LiveTable().render(update, client.statistics))
         explained = stream.explain()
     server.close()

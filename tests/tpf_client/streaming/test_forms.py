@@ -137,15 +137,3 @@ def test_the_command_watches_them(
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {name: [each[name] for each in lines] for name in expected} == expected
-
-
-@pytest.mark.parametrize("query", [ASK, CONSTRUCT, DESCRIBE])
-@pytest.mark.parametrize("wanted", ["ttl", "json", "nt"])
-def test_what_cannot_be_written_continuously_is_refused(query: str, wanted: str) -> None:
-    result = CliRunner().invoke(
-        tpf_client.app.cli.app, ["http://localhost:1/x", "--watch", "-q", query, "--format", wanted]
-    )
-    assert result.exit_code == 2
-    assert f"no format {wanted}" in result.output.replace("\n", " ").replace("│", "").replace(
-        "  ", " "
-    )

@@ -28,7 +28,6 @@ from tests.tpf_client.streaming.test_timelines import (
     serve,
 )
 from tpf_client import Client
-from tpf_client.queries import MOST_GRACE
 from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.streamer import Tick
 
@@ -319,12 +318,3 @@ def test_what_ends_before_its_label_is_gone_at_once(tmp_path) -> None:
         tick = next(ticks)
         assert (tick.added, tick.removed, tick.late) == ([(OTHER.object,)], [(PAGE.object,)], [])
     server.close()
-
-
-@pytest.mark.parametrize("grace", [-1.0, float("nan"), float("inf"), MOST_GRACE + 1])
-def test_no_grace_that_is_none(tmp_path, grace: float) -> None:
-    with (
-        Client("http://fragments.test/d") as client,
-        pytest.raises(ValueError, match="grace: 0 to 604800 seconds, not"),
-    ):
-        client.stream("SELECT * { ?s ?p ?o }", grace=grace)

@@ -184,23 +184,6 @@ FACT = Fact(
 QUERY = "SELECT * { ?s <http://e/p> ?o }"
 
 
-def test_expirations_alone_tell_no_history(tmp_path: Path) -> None:
-    naming = Naming("http://foreign.test/", "http://foreign.test/data")
-    quads = method_named("named-graph").encode(FACT, naming)
-    server = LiveServer(tmp_path, quads, live=False)
-    with (
-        server.client() as client,
-        pytest.raises(HistoryError, match="since when"),
-    ):
-        client.query(QUERY, at=START)
-    server.close()
-
-
-def test_static_data_always_held(tmp_path: Path) -> None:
-    with LiveServer(tmp_path, [FACT.quad], live=False) as server, server.client() as client:
-        assert len(list(client.select(QUERY, at=START))) == 1
-
-
 def test_a_replay_needs_an_end(tmp_path: Path) -> None:
     with Client("http://server.test/") as client, pytest.raises(ValueError, match="until"):
         client.stream(QUERY, start=START)

@@ -138,15 +138,6 @@ def test_of_a_page_that_changed_only_new_lines_are_parsed(
     assert max(parsed) <= 15
 
 
-def test_the_answer_after_many_such_ticks_is_still_that_of_all_facts(server: LiveServer) -> None:
-    with server.client() as client:
-        updates = iter(client.stream(QUERY))
-        for _ in range(4):
-            update = next(updates)
-        values = Counter(int(solution["value"]) for solution in update.results)
-    assert values == {1: FACTS - 1, 4: 1}
-
-
 def test_spans_look_up_no_facts_without_labels(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
