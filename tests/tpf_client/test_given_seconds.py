@@ -31,3 +31,8 @@ def _stream(**options: Any) -> object:
 def test_what_is_refused(takes: Callable[..., object], name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"^{name}: .* seconds, not "):
         takes(**{name: value})
+
+
+def test_a_grace_is_a_week_at_most() -> None:
+    with pytest.raises(ValueError, match="grace: 0 to 604800 seconds, not 604801"):
+        _stream(grace=604_801)

@@ -184,6 +184,18 @@ FACT = Fact(
 QUERY = "SELECT * { ?s <http://e/p> ?o }"
 
 
+def test_expirations_alone_tell_no_history(tmp_path: Path) -> None:
+    naming = Naming("http://foreign.test/", "http://foreign.test/data")
+    quads = method_named("named-graph").encode(FACT, naming)
+    server = LiveServer(tmp_path, quads, live=False)
+    with (
+        server.client() as client,
+        pytest.raises(HistoryError, match="since when"),
+    ):
+        client.query(QUERY, at=START)
+    server.close()
+
+
 def test_a_replay_needs_an_end(tmp_path: Path) -> None:
     with Client("http://server.test/") as client, pytest.raises(ValueError, match="until"):
         client.stream(QUERY, start=START)
