@@ -1,16 +1,18 @@
-"""A server that fails: errors are updates, nothing goes by mistake, and the answer recovers."""
+"""Servers that fail: errors are updates, nothing goes by mistake, and the answer recovers."""
 
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from annotations.labels import Expiration, Fact
+from annotations.clock import ManualClock
+from annotations.labels import Expiration, Fact, Labelling
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
@@ -19,6 +21,11 @@ from tpf_client import Client
 from tpf_client.errors import ConnectionFailedError, UnstableError
 from tpf_client.fragments.responses import Limits
 from tpf_client.stream import Update
+from tpf_client.streaming.streamer import Schedule
+from tpf_server.app import create_app
+from tpf_server.fragments.dataset import OpenDataset
+from tpf_server.settings import DatasetSettings
+from tpf_server.store.live.store import open_live_store
 
 
 class Faulty:
@@ -153,38 +160,6 @@ def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
     assert answer.to_json().get("boolean", 0) is (True if form == "ASK" else 0)
 
 
-@pytest.mark.parametrize(
-    ("view", "page_labels"),
-    [("plain", True), ("named-graph", True), ("named-graph", False), ("implicit-graph", False)],
-)
-def test_chaos(tmp_path: Path, view: str, page_labels: bool) -> None:
-    """Every third request fails in some way; whatever is told is right."""
-    server = LiveServer(tmp_path, _static(), page_labels=page_labels, page_size=50)
-    feed = Feed(server, "expiration", early=False)
-    chance = random.Random(7)
-    kinds = ["refused", "busy", "garbage"]
-
-    def fault(_count: int) -> str:
-        started = server.clock.now() > START
-        return chance.choice(kinds) if started and chance.random() < 0.1 else ""
-
-    client, faulty = _client(server, fault, Limits(retries=1, backoff=0.01))
-    seen = Counter[frozenset[tuple[str, Term]]]()
-    right = 0
-    with client:
-        client.urls = (f"{server.url}/{view}",)
-        for update in client.stream(QUERY, until=START + 8 * PERIOD):
-            added, removed = _rows(update.added), _rows(update.removed)
-            assert not removed - seen
-            seen = seen + added - removed
-            if update.error is None:
-                right += 1
-                assert seen == feed.expected(update.at)
-    assert right >= 3
-    assert faulty.failed
-    server.close()
-
-
 @pytest.mark.parametrize("hiccup", [False, True])
 def test_a_silent_service_that_fails_is_left_out_for_some_time(
     tmp_path: Path, *, hiccup: bool
@@ -241,3 +216,202 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(
     assert seen == {n: None if n in out else str(n) for n in range(10)}
     assert faulty.failed
     assert errors == hiccups.failed == hiccup
+
+
+STREAM_TIME = timedelta(minutes=2)
+RESTARTS = 4
+DOWN = timedelta(seconds=8)
+
+
+class Mortal:
+    """A WSGI server that is killed now and then and comes back with what its disk holds.
+
+    Args:
+        server: the server at first.
+        path: where its stores are.
+        settings: how it serves them.
+        chance: every tenth request fails by this.
+    """
+
+    def __init__(
+        self, server: LiveServer, path: Path, settings: DatasetSettings, chance: random.Random
+    ) -> None:
+        self._settings = settings
+        self._server = server
+        self._path = path
+        self._chance = chance
+        self.failed = 0
+        self.killed = 0
+        self.down = False
+        every = STREAM_TIME / (RESTARTS + 1)
+        for number in range(1, RESTARTS + 1):
+            # Not together with what the feed publishes, mostly.
+            at = START + number * every + timedelta(seconds=number / 3)
+            server.clock.schedule(at, self._kill)
+            server.clock.schedule(at + DOWN, self._restart)
+
+    def _kill(self) -> None:
+        self.down = True
+        self.killed += 1
+
+    def _restart(self) -> None:
+        server = self._server
+        assert server.live is not None
+        server.live.close()
+        server.live = open_live_store(self._path / "live.sqlite")
+        dataset = OpenDataset(self._settings, server.static, server.live)
+        server.app = create_app(server.settings, [dataset], server.clock)
+        self.down = False
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if self.down:
+            self.failed += 1
+            raise requests.ConnectionError("refused")
+        if self._server.clock.now() > START and self._chance.random() < 0.1:
+            self.failed += 1
+            start("503 Busy", [("Content-Type", "text/plain")])
+            return [b"busy"]
+        return self._server.app(environ, start)
+
+
+@pytest.mark.parametrize(
+    ("view", "page_labels", "labelling"),
+    [
+        ("plain", True, "expiration"),
+        ("plain", True, "interval"),
+        ("named-graph", False, "expiration"),
+        ("singleton-property", False, "interval"),
+    ],
+)
+def test_two_minutes_with_four_restarts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    view: str,
+    page_labels: bool,
+    labelling: Labelling,
+) -> None:
+    """Whatever is told is right, nothing is taken away by mistake, and the end is right."""
+    server = LiveServer(tmp_path, _static(), page_labels=page_labels)
+    feed = Feed(server, labelling, early=False)
+    settings = DatasetSettings(name="trains", page_labels=page_labels)
+    mortal = Mortal(server, tmp_path, settings, random.Random(11))
+    session = WsgiSession()
+    session.mount(BASE, WsgiAdapter(mortal))
+    # How long one waits after a failure is up to chance, too: the same in every run.
+    monkeypatch.setattr(
+        "tpf_client.streaming.streamer.Schedule", partial(Schedule, chance=random.Random(12))
+    )
+    limits = Limits(retries=1, backoff=0.01)
+    seen = Counter[frozenset[tuple[str, Term]]]()
+    right = errors = 0
+    last = START
+    with Client(f"{server.url}/{view}", session=session, clock=server.clock, parallelism=0,
+                limits=limits) as client:  # fmt: skip
+        for update in client.stream(QUERY, until=START + STREAM_TIME, quiet=True):
+            added, removed = _rows(update.added), _rows(update.removed)
+            assert not removed - seen
+            seen = seen + added - removed
+            assert seen == _rows(update.results)
+            if update.error is not None:
+                errors += 1
+                assert not added
+                assert not removed
+                continue
+            right += 1
+            last = update.at
+            assert seen == feed.expected(update.at)
+    server.close()
+    assert mortal.killed == RESTARTS
+    assert mortal.failed >= RESTARTS
+    assert errors >= 3
+    # Most of the twelve periods were shown, and the end.
+    assert right >= STREAM_TIME / PERIOD * 0.6
+    assert last >= START + STREAM_TIME - 3 * PERIOD
+
+
+class SkewedClock:
+    """A clock that is ahead of another, and goes at another speed.
+
+    Args:
+        clock: the right one.
+        ahead: by how much at first.
+        drift: seconds gained per second.
+    """
+
+    def __init__(self, clock: ManualClock, ahead: timedelta, drift: float) -> None:
+        self._clock = clock
+        self._began = clock.now()
+        self._ahead = ahead
+        self._drift = drift
+
+    def now(self) -> datetime:
+        """What it shows."""
+        now = self._clock.now()
+        return now + self._ahead + (now - self._began) * self._drift
+
+    def schedule(self, instant: datetime, action: Callable[[], None]) -> None:
+        """Call `action` when it shows this instant."""
+        elapsed = (instant - self._began - self._ahead) / (1 + self._drift)
+        self._clock.schedule(self._began + elapsed + timedelta(microseconds=1), action)
+
+    def wait_until(self, instant: datetime, cancelled: object = None) -> bool:
+        """Nobody waits by it."""
+        raise NotImplementedError
+
+
+class DateOnly:
+    """A server whose pages do not say when they were made; only ``Date`` does, in seconds."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = app
+        self.dropped = 0
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        environ |= {"HTTP_ACCEPT": "application/n-quads", "HTTP_ACCEPT_ENCODING": "identity"}
+        answered: list[tuple[str, list[tuple[str, str]]]] = []
+        body = b"".join(self._app(environ, lambda *args: answered.append(args[:2])))
+        lines = body.splitlines(keepends=True)
+        kept = [line for line in lines if b"#evaluatedAt>" not in line]
+        self.dropped += len(lines) - len(kept)
+        status, headers = answered[0]
+        headers = [(n, v) for n, v in headers if n.lower() != "content-length"]
+        start(status, headers)
+        return [b"".join(kept)]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "drift", "view"),
+    [
+        (timedelta(hours=1), 1e-4, "plain"),
+        (timedelta(hours=-1), -1e-4, "named-graph"),
+        (timedelta(hours=-1), 1e-4, "plain"),
+        (timedelta(0), 0.0, "named-graph"),
+    ],
+)
+def test_the_date_alone_tells_the_servers_time(
+    tmp_path: Path, view: str, ahead: timedelta, drift: float
+) -> None:
+    ours = ManualClock(START - ahead - timedelta(seconds=0.37))
+    clock = SkewedClock(ours, ahead, drift)
+    server = LiveServer(tmp_path, _static(), page_labels=view == "plain", clock=clock)
+    feed = Feed(server, "expiration", early=False)
+    began = clock.now()
+    app = DateOnly(server.app)
+    session = WsgiSession()
+    session.mount(BASE, WsgiAdapter(app))
+    seen = Counter[frozenset[tuple[str, Term]]]()
+    late: list[timedelta] = []
+    with Client(f"{server.url}/{view}", session=session, clock=ours, parallelism=0) as client:
+        for update in client.stream(QUERY, until=START + 12 * PERIOD):
+            assert update.error is None
+            seen = seen + _rows(update.added) - _rows(update.removed)
+            there = clock.now()
+            # The client knows the server's time to the second.
+            assert timedelta(0) <= there - update.at <= timedelta(seconds=1.1)
+            assert seen in (feed.expected(there), feed.expected(update.at))
+            late.append((there - began) % PERIOD)
+    server.close()
+    assert app.dropped
+    assert len(late) >= 11
+    # Every change was seen within little more than a second.
+    assert max(late) <= timedelta(seconds=1.1)

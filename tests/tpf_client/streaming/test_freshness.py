@@ -1,46 +1,24 @@
-"""Facts that come later than the query."""
+"""Facts that come later than the query, and pages that are due before it has been evaluated."""
 
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client
+from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
+from tpf_client.streaming.streamer import Schedule, Streamer
 
 TRAIN = iri("http://example.org/departure/1")
 SIGN = Quad(TRAIN, iri("http://example.org/train#headSign"), literal("Gent"))
 DELAY = Quad(TRAIN, iri("http://example.org/train#delay"), literal("300"))
-QUERY = "PREFIX t: <http://example.org/train#> SELECT * { ?d t:headSign ?sign ; t:delay ?delay }"
-OPTIONAL = (
-    "PREFIX t: <http://example.org/train#> "
-    "SELECT * { ?d t:headSign ?sign OPTIONAL { ?d t:delay ?delay } }"
-)
-
-
-@pytest.mark.parametrize("query", [QUERY, OPTIONAL])
-@pytest.mark.parametrize("page_labels", [True, False])
-def test_a_board_that_begins_empty_fills_within_the_age_of_its_pages(
-    tmp_path: Path, query: str, page_labels: bool
-) -> None:
-    server = LiveServer(
-        tmp_path, [SIGN], page_labels=page_labels, annotation="named-graph", max_age=10
-    )
-    published = START + timedelta(seconds=3)
-    fact = Fact(DELAY, Expiration(START + timedelta(minutes=5)))
-    server.clock.schedule(published, lambda: server.publish([fact]))
-    with server.client() as client:
-        updates = iter(client.stream(query, keep_checking=10.0))
-        first = next(updates)
-        assert not any("delay" in solution for solution in first.results)
-        filled = next(updates)
-    server.close()
-    assert [str(solution["delay"]) for solution in filled.results] == ["300"]
-    assert filled.at <= published + timedelta(seconds=10.5)
 
 
 def _delays(end: float) -> list[Fact]:
@@ -111,7 +89,7 @@ def test_what_is_withdrawn_is_gone_at_the_next_look(tmp_path: Path, page_labels:
 def test_no_period_is_zero(name: str) -> None:
     options: dict[str, Any] = {name: 0}
     with Client("http://server.test/") as client, pytest.raises(ValueError, match=name):
-        client.stream(QUERY, **options)
+        client.stream("ASK { ?s ?p ?o }", **options)
 
 
 def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
@@ -129,3 +107,18 @@ def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
     assert instants[:2] == [0, 10]
     assert all(later - at >= 3 for at, later in pairwise(instants))
     assert len(instants) <= 5
+
+
+@pytest.mark.parametrize(("due", "looks"), [(-1, 0.1), (0, 0.1), (2, 2), (None, None)])
+def test_what_was_due_before_an_evaluation_ended_is_looked_at_soon(
+    due: float | None, looks: float | None
+) -> None:
+    """Pages are read one after the other: the first may be due when the last one came."""
+    clock = ManualClock(START)
+    unbuilt: Any = None
+    streamer = Streamer(ThreadedFetcher(clock=clock), ["http://server.test/d"], unbuilt, clock)
+    wake = None if due is None else START + timedelta(seconds=due)
+    running: Any = SimpleNamespace(evaluation=SimpleNamespace(wake_at=lambda: wake))
+    found = streamer._valid_until(running, START)
+    expected = None if looks is None else START + timedelta(seconds=looks)
+    assert Schedule().next(START, found) == expected

@@ -26,6 +26,7 @@ from tests.tpf_client.streaming.test_timelines import (
     UNIVERSE,
     labellings,
     serve,
+    with_always,
 )
 from tpf_client import Client
 from tpf_client.sparql.parser import parse_query
@@ -107,12 +108,7 @@ def follow(
     timeline: Timeline, view: str, queries: list[str], grace: int, page_size: int
 ) -> Iterator[tuple[str, Tick, list[Quad], Lateness]]:
     """Every tick of every query, with the facts that are valid then, and what is late."""
-    always = random_queries.ALWAYS
-    static = [*dict.fromkeys([*timeline.static, always])]
-    batches = [
-        Batch(at, [fact for fact in facts if fact.quad != always]) for at, facts in timeline.batches
-    ]
-    timeline = Timeline(static, batches)
+    timeline = with_always(timeline)
     until = min(timeline.instants()[-1] + grace * SECOND, START + 12 * SECOND)
     with (
         serve(timeline, page_size=page_size) as (server, model),
@@ -303,18 +299,4 @@ def test_a_late_row_is_told_and_comes_back_without_news(tmp_path, view: str) -> 
         (9, [], [], [six]),
         (12, [], [six], []),
     ]
-    server.close()
-
-
-def test_what_ends_before_its_label_is_gone_at_once(tmp_path) -> None:
-    server = LiveServer(tmp_path, max_age=1.0)
-    end = server.clock.now() + timedelta(seconds=100)
-    server.publish([Fact(PAGE, Expiration(end))])
-    query = f"SELECT ?delay {{ <{EX}t> <{EX}delay> ?delay }}"
-    with server.client() as client:
-        ticks = stream_of(server, client, query, grace=50)
-        assert next(ticks).added == [(PAGE.object,)]
-        server.publish([Fact(OTHER, Expiration(end))])
-        tick = next(ticks)
-        assert (tick.added, tick.removed, tick.late) == ([(OTHER.object,)], [(PAGE.object,)], [])
     server.close()

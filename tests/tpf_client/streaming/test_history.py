@@ -2,7 +2,6 @@
 
 import tempfile
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,31 +13,27 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import METHODS, method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad, Term, iri, literal
-from tests.support import random_queries
 from tests.support.examples import examples
 from tests.support.facts import older_intervals, points
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.timelines import START, Timeline, timelines
-from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, SECOND, Engine, selects
+from tests.tpf_client.streaming.test_timelines import (
+    ONE_LIVE_GRAPH,
+    SECOND,
+    Engine,
+    selects,
+    with_always,
+)
 from tpf_client import Client, Solutions
 from tpf_client.errors import HistoryError, QuerySyntaxError, UnsupportedQueryError
 
+NAMING = Naming("http://foreign.test/", "http://foreign.test/data")
 METHOD_NAMES = [method.name for method in METHODS]
 histories = st.one_of(
     timelines("interval", max_batches=5, universe=ONE_LIVE_GRAPH),
     timelines("instant", max_batches=5, universe=ONE_LIVE_GRAPH),
 )
-
-
-def _told(timeline: Timeline) -> Timeline:
-    """With the quad that random queries presuppose, and not labelled."""
-    always = random_queries.ALWAYS
-    batches = [
-        batch._replace(facts=[fact for fact in batch.facts if fact.quad != always])
-        for batch in timeline.batches
-    ]
-    return replace(timeline, static=[*dict.fromkeys([*timeline.static, always])], batches=batches)
 
 
 def _served(folder: Path, timeline: Timeline, *, page_labels: bool) -> LiveServer:
@@ -64,9 +59,8 @@ def _foreign(
     folder: Path, timeline: Timeline, method: str, written: str = "interval"
 ) -> LiveServer:
     """A server of a file in which every version of every fact is annotated."""
-    naming = Naming("http://foreign.test/", "http://foreign.test/data")
     facts = timeline.publications().facts()
-    quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
+    quads = [quad for fact in facts for quad in method_named(method).encode(fact, NAMING)]
     if written != "interval":
         quads = older_intervals(quads) if written == "older" else points(quads)
     return LiveServer(folder, dict.fromkeys(quads), live=False, page_size=3)
@@ -97,7 +91,7 @@ instants = st.integers(-2, 60).map(lambda halves: START + halves * SECOND / 2)
 def test_the_servers_history_gives_the_answer_of_then(
     timeline: Timeline, asked: list[tuple[str, datetime]], view: str, page_labels: bool
 ) -> None:
-    timeline = _told(timeline)
+    timeline = with_always(timeline)
     with tempfile.TemporaryDirectory() as folder:
         server = _served(Path(folder), timeline, page_labels=page_labels)
         for query, at in asked:
@@ -115,7 +109,7 @@ def test_the_servers_history_gives_the_answer_of_then(
 def test_intervals_in_the_data_give_the_answer_of_then(
     timeline: Timeline, asked: list[tuple[str, datetime]], method: str, data: st.DataObject
 ) -> None:
-    timeline = _told(timeline)
+    timeline = with_always(timeline)
     written = data.draw(_written(timeline))
     # The fragment of a triple can carry one interval of this kind.
     quads = Counter(fact.quad for fact in timeline.publications().facts())
@@ -137,7 +131,7 @@ def test_intervals_in_the_data_give_the_answer_of_then(
 def test_a_replay_shows_every_state(
     timeline: Timeline, query: str, method: str, data: st.DataObject
 ) -> None:
-    timeline = _told(timeline)
+    timeline = with_always(timeline)
     written = data.draw(_written(timeline))
     quads = Counter(fact.quad for fact in timeline.publications().facts())
     assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
@@ -185,15 +179,13 @@ QUERY = "SELECT * { ?s <http://e/p> ?o }"
 
 
 def test_expirations_alone_tell_no_history(tmp_path: Path) -> None:
-    naming = Naming("http://foreign.test/", "http://foreign.test/data")
-    quads = method_named("named-graph").encode(FACT, naming)
-    server = LiveServer(tmp_path, quads, live=False)
+    quads = method_named("named-graph").encode(FACT, NAMING)
     with (
+        LiveServer(tmp_path, quads, live=False) as server,
         server.client() as client,
         pytest.raises(HistoryError, match="since when"),
     ):
         client.query(QUERY, at=START)
-    server.close()
 
 
 def test_a_replay_needs_an_end(tmp_path: Path) -> None:
@@ -204,7 +196,6 @@ def test_a_replay_needs_an_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("older", [False, True])
 def test_what_is_wrong_with_intervals_is_said_once(tmp_path: Path, older: bool) -> None:
     """Two intervals that overlap, or two of the older kind on one node, and one that is right."""
-    naming = Naming("http://foreign.test/", "http://foreign.test/data")
     right = Fact(FACT.quad, Interval(START, START + timedelta(hours=1)))
     other = FACT.quad._replace(subject=iri("http://e/b"))
     pair = [
@@ -212,7 +203,7 @@ def test_what_is_wrong_with_intervals_is_said_once(tmp_path: Path, older: bool) 
         for each in (2, 1)
     ]
     method = method_named("implicit-graph" if older else "named-graph")
-    quads = [quad for fact in (right, *pair) for quad in method.encode(fact, naming)]
+    quads = [quad for fact in (right, *pair) for quad in method.encode(fact, NAMING)]
     if older:
         quads = older_intervals(quads)
     server = LiveServer(tmp_path, dict.fromkeys(quads), live=False)
@@ -245,10 +236,9 @@ def test_labels_of_nothing_are_said_once(tmp_path: Path) -> None:
 
 def test_labels_of_nothing_do_not_hide_others(tmp_path: Path) -> None:
     tmp = "http://example.org/temporal#"
-    naming = Naming("http://foreign.test/", "http://foreign.test/data")
     quads = [
         Quad(iri("http://e/nothing"), iri(tmp + "expiration"), FACT.quad.object),
-        *method_named("named-graph").encode(FACT, naming),
+        *method_named("named-graph").encode(FACT, NAMING),
     ]
     server = LiveServer(tmp_path, quads, live=False)
     server.clock.advance_to(START)
@@ -261,7 +251,6 @@ def test_labels_of_nothing_do_not_hide_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", METHOD_NAMES)
 def test_of_labels_of_both_kinds_only_intervals_tell_history(tmp_path: Path, method: str) -> None:
     """What had expired did not hold; of what had not, nobody knows."""
-    naming = Naming("http://foreign.test/", "http://foreign.test/data")
     interval = Interval(START, START + timedelta(hours=1))
     other, old = iri("http://e/other"), iri("http://e/old")
     facts = [
@@ -269,7 +258,7 @@ def test_of_labels_of_both_kinds_only_intervals_tell_history(tmp_path: Path, met
         Fact(FACT.quad._replace(predicate=other), FACT.label),
         Fact(FACT.quad._replace(predicate=old), Expiration(START)),
     ]
-    quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
+    quads = [quad for fact in facts for quad in method_named(method).encode(fact, NAMING)]
     server = LiveServer(tmp_path, dict.fromkeys(quads), live=False)
     at = START + timedelta(minutes=5)
     with server.client() as client:

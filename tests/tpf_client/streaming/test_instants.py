@@ -7,7 +7,7 @@ that were looked at stop being fresh.
 
 from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,17 @@ from hypothesis import strategies as st
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import METHODS
 from annotations.terms import Quad, Term, iri, literal
-from tests.support import random_queries
 from tests.support.examples import examples
 from tests.support.live_server import LiveServer
-from tests.support.timelines import START, Batch, Timeline, timelines
-from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, Engine, Row, selects, serve
+from tests.support.timelines import START, Timeline, timelines
+from tests.tpf_client.streaming.test_timelines import (
+    ONE_LIVE_GRAPH,
+    Engine,
+    Row,
+    selects,
+    serve,
+    with_always,
+)
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.streaming.streamer import Tick
 
@@ -71,13 +77,8 @@ class Held:
 
 def play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> int:
     """Let queries run until some time after the last event; how many of the texts are queries."""
-    batches = [
-        Batch(at, [fact for fact in facts if fact.quad != random_queries.ALWAYS])
-        for at, facts in timeline.batches
-    ]
-    static = [*dict.fromkeys([*timeline.static, random_queries.ALWAYS])]
-    timeline = replace(timeline, static=static, batches=batches)
-    published = [START, *(at for at, _ in batches)]
+    timeline = with_always(timeline)
+    published = [START, *(at for at, _ in timeline.batches)]
     instants = timeline.instants()
     until = min(instants[-1], START + timedelta(seconds=12)) + 2 * FRESH
     # Just after what is known beforehand has happened, and just before the next.

@@ -233,17 +233,17 @@ def _follow(server: LiveServer, view: str, model: Publications, queries: list[st
     return len(followers)
 
 
-def _play(timeline: Timeline, view: str, queries: list[str], driver: str, **options: Any) -> None:
+def with_always(timeline: Timeline) -> Timeline:
+    """With the quad that random queries presuppose: static, so that it cannot be labelled, too."""
     always = random_queries.ALWAYS
-    timeline = replace(
-        timeline,
-        static=[*dict.fromkeys([*timeline.static, always])],
-        # A fact that is static as well could not be told from the labelled one.
-        batches=[
-            Batch(at, [fact for fact in facts if fact.quad != always])
-            for at, facts in timeline.batches
-        ],
-    )
+    batches = [
+        Batch(at, [fact for fact in facts if fact.quad != always]) for at, facts in timeline.batches
+    ]
+    return replace(timeline, static=[*dict.fromkeys([*timeline.static, always])], batches=batches)
+
+
+def _play(timeline: Timeline, view: str, queries: list[str], driver: str, **options: Any) -> None:
+    timeline = with_always(timeline)
     with serve(timeline, **options) as (server, model):
         until = min(timeline.instants()[-1], START + 12 * SECOND)
         _follow(server, view, model, queries, until, driver)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -19,8 +18,15 @@ from tests.support.live_server import START, LiveServer
 from tests.support.oracle import Publications, select, store_of
 from tests.support.random_queries import PREFIX
 from tests.support.timelines import START as FIRST
-from tests.support.timelines import Batch, Timeline, TimelineLabelling, Universe, timelines
-from tests.tpf_client.streaming.test_timelines import SECOND, UNIVERSE, Row, selects, serve
+from tests.support.timelines import Timeline, TimelineLabelling, Universe, timelines
+from tests.tpf_client.streaming.test_timelines import (
+    SECOND,
+    UNIVERSE,
+    Row,
+    selects,
+    serve,
+    with_always,
+)
 from tpf_client import Update
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.stream import TimedSolution
@@ -100,15 +106,7 @@ def _compare(query: str, update: Update, model: Publications, exact: bool) -> No
 
 
 def _play(timeline: Timeline, view: str, query: str, *, exact: bool) -> None:
-    always = random_queries.ALWAYS
-    timeline = replace(
-        timeline,
-        static=[*dict.fromkeys([*timeline.static, always])],
-        batches=[
-            Batch(at, [fact for fact in facts if fact.quad != always])
-            for at, facts in timeline.batches
-        ],
-    )
+    timeline = with_always(timeline)
     with serve(timeline) as (server, model):
         until = min(timeline.instants()[-1], FIRST + 6 * SECOND)
         with server.client(f"/{view}") as client:
