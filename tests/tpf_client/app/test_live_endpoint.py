@@ -64,10 +64,10 @@ class Broken:
 
 @pytest.fixture
 def fragments(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path, clock=SystemClock(), max_age=getattr(request, "param", None))
-    server.app = cast(Any, Broken(server.app))
-    yield server
-    server.close()
+    age = getattr(request, "param", None)
+    with LiveServer(tmp_path, clock=SystemClock(), max_age=age) as server:
+        server.app = cast(Any, Broken(server.app))
+        yield server
 
 
 # What is published is seen once the page that a client keeps is so many seconds old.
@@ -78,6 +78,17 @@ seen_soon = pytest.mark.parametrize("fragments", [1.0], indirect=True)
 def client(fragments: LiveServer) -> Iterator[Client]:
     with Client(fragments.url, session=fragments.session(), services=()) as client:
         yield client
+
+
+@pytest.fixture
+def endpoint(client: Client) -> SparqlEndpoint:
+    return SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
+
+
+@pytest.fixture
+def url(endpoint: SparqlEndpoint) -> Iterator[str]:
+    with serving(endpoint) as url:
+        yield url
 
 
 class Reader:
@@ -138,11 +149,11 @@ def until(condition: Any, what: str) -> None:
 
 
 @pytest.mark.parametrize("fragments", [2.0], indirect=True)
-def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Client) -> None:
+def test_who_is_late_is_told_and_what_it_took(
+    fragments: LiveServer, client: Client, url: str
+) -> None:
     fragments.publish(delays(soon(3600), b=2))
-    options = {"grace": "3600", "max-interval": "0.3"}
-    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
-    with serving(endpoint) as url, reading(url, DELAYS, **options) as reader:
+    with reading(url, DELAYS, **{"grace": "3600", "max-interval": "0.3"}) as reader:
         while "late" not in (told := reader.until("up-to-date")):
             if told["rows"] == 1:
                 # Again, where nobody has looked before it ended.
@@ -163,13 +174,12 @@ def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Cli
 
 
 @seen_soon
-def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client) -> None:
+def test_the_plan_is_told_to_those_who_ask(
+    fragments: LiveServer, endpoint: SparqlEndpoint, url: str
+) -> None:
     fragments.publish(delays(soon(3600), b=2))
-    options = {"max-interval": "0.3", "explain": "true"}
-    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
     with (
-        serving(endpoint) as url,
-        reading(url, DELAYS, **options) as reader,
+        reading(url, DELAYS, **{"max-interval": "0.3", "explain": "true"}) as reader,
         reading(url, DELAYS, **{"max-interval": "0.3"}) as other,
     ):
         (step,) = reader.until("plan")["steps"]
@@ -185,9 +195,7 @@ def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client
         assert "plan" not in names
 
 
-def test_facts_that_expire_too_fast_at_first_are_an_event(
-    fragments: LiveServer, client: Client
-) -> None:
+def test_facts_that_expire_too_fast_at_first_are_an_event(fragments: LiveServer, url: str) -> None:
     """The answer follows once it can be read."""
     hurried, one_by_one = threading.Event(), threading.Lock()
     broken = cast(Any, fragments.app)
@@ -209,8 +217,7 @@ def test_facts_that_expire_too_fast_at_first_are_an_event(
     broken.app = hurry
     hurried.set()
     query = f"SELECT * {{ ?train <{EX}delay> ?delay ; <{EX}track> ?track }}"
-    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
-    with serving(endpoint) as url, reading(url, query) as reader:
+    with reading(url, query) as reader:
         name, told = reader.next()
         assert name == "error"
         assert "expire faster" in told["error"]
@@ -239,38 +246,76 @@ def test_an_answer_that_cannot_begin_keeps_nobody_waiting() -> None:
         follower.begin()
 
 
-def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(SHORT), a=1) + delays(soon(30), b=2))
-    with (
-        serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url,
-        reading(url, DELAYS) as reader,
-    ):
+def test_an_answer_is_kept_up_to_date_for_all_its_readers(
+    fragments: LiveServer, endpoint: SparqlEndpoint, url: str
+) -> None:
+    fragments.publish(delays(soon(SHORT + 1), a=5) + delays(soon(60), b=4, c=2))
+    before, news = [("a", "005"), ("b", "004"), ("c", "002")], [("a", "003"), ("d", "009")]
+    with reading(url, DELAYS) as reader, reading(url, ORDERED) as board:
         assert reader.response.headers["Content-Type"] == "text/event-stream"
         assert reader.response.headers["Cache-Control"] == "no-store"
         name, data = reader.next()
-        assert (name, data["vars"], sorted(rows(data))) == (
-            "initial",
-            ["train", "delay"],
-            [("a", "001"), ("b", "002")],
-        )
+        assert (name, data["vars"], sorted(rows(data))) == ("initial", ["train", "delay"], before)
         assert data["removed"] == []
         assert sorted(span[1] for span in data["valid"])[0] == data["valid_until"]
         name, told = reader.next()
-        assert (name, told["rows"], told["dynamic"]) == ("up-to-date", 2, True)
+        assert (name, told["rows"], told["dynamic"]) == ("up-to-date", 3, True)
         assert told["valid_until"] <= told["next_look"]
-        fragments.publish(delays(soon(30), a=3))
+        seen = rows(board.until("initial"))
+        assert seen == before
+        # Equal queries are computed once.
+        readers = [Reader(url, f"# mine\n  {DELAYS}"), Reader(url, DELAYS.replace(" ", "\n"))]
+        for each in readers:
+            assert sorted(rows(each.until("initial"))) == before
+        assert endpoint.followed == 2
+        with reading(url, DELAYS) as away:
+            away.until("up-to-date")
+        fragments.publish(delays(soon(60), a=3, d=9))
         data = reader.until("update")
-        assert (rows(data), rows(data, "removed")) == ([("a", "003")], [("a", "001")])
-        assert reader.next()[0] == "up-to-date"
+        assert (sorted(rows(data)), rows(data, "removed")) == (news, [("a", "005")])
+        last, pages = reader.last, {reader.until("up-to-date")["pages"]}
+        for each in readers:
+            assert sorted(rows(each.until("update"))) == news
+            pages.add(each.until("up-to-date")["pages"])
+        assert len(pages) == 1
+        # Places tell where solutions are.
+        data = board.until("update")
+        for gone in rows(data, "removed"):
+            seen.remove(gone)
+        for place, row in zip(data["places"], rows(data), strict=True):
+            seen.insert(place, row)
+        assert seen == [("d", "009"), ("b", "004"), ("a", "003"), ("c", "002")]
+        with reading(url, ORDERED) as late:
+            assert rows(late.until("initial")) == seen
+        # Who comes back is told what came meanwhile, and nothing else.
+        with reading(url, DELAYS, away.last) as again:
+            name, data = again.next()
+            assert (name, sorted(rows(data))) == ("update", news)
+            assert again.last == last
+            assert again.next()[0] == "up-to-date"
+        with reading(url, DELAYS, last) as again:
+            assert again.next()[0] == "up-to-date"
+        # An id of another run, or none: the whole answer.
+        for unknown in ("0000-1", "x", "-", f"{away.last}9", f"{away.last}²"):
+            with reading(url, DELAYS, unknown.encode().decode("latin-1")) as again:
+                assert again.next()[0] == "initial"
+        # Who comes later hears what time it is, and not only when it was looked.
+        readers += [Reader(url, DELAYS), Reader(url, DELAYS)]
+        first, second = (later.until("up-to-date") for later in readers[-2:])
+        assert first["at"] <= first["now"] < second["now"]
+        with reading(url, DELAYS, **{"max-interval": "20"}) as other:
+            other.until("initial")
+            assert endpoint.followed == 3
+        for each in readers:
+            each.close()
 
 
 @seen_soon
-def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
+def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, url: str) -> None:
     ask = f"ASK {{ ?train <{EX}delay> '002' }}"
     made = f"CONSTRUCT {{ ?train a <{EX}Late> }} WHERE {{ ?train <{EX}delay> ?delay }}"
     fragments.publish(delays(soon(SHORT), a=1))
     with (
-        serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url,
         reading(url, ask) as answer,
         reading(url, made) as graph,
         reading(url, f"DESCRIBE <{EX}a>") as described,
@@ -294,122 +339,45 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
         assert rows(described.until("update"), "removed") == [("a", "delay", "001")]
 
 
-def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(SHORT), a=5) + delays(soon(60), b=4, c=2))
-    with (
-        serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url,
-        reading(url, ORDERED) as reader,
-    ):
-        seen = rows(reader.until("initial"))
-        assert seen == [("a", "005"), ("b", "004"), ("c", "002")]
-        fragments.publish(delays(soon(60), a=3, d=9))
-        while len(seen) < 4 or ("a", "003") not in seen:
-            data = reader.until("update")
-            for gone in rows(data, "removed"):
-                seen.remove(gone)
-            for place, row in zip(data["places"], rows(data), strict=True):
-                seen.insert(place, row)
-        assert seen == [("d", "009"), ("b", "004"), ("a", "003"), ("c", "002")]
-        # Who comes later sees the same.
-        with reading(url, ORDERED) as late:
-            assert rows(late.until("initial")) == seen
-
-
-def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(SHORT), a=1))
-    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
-    with serving(endpoint) as url:
-        readers = [
-            Reader(url, query)
-            for query in (DELAYS, f"# mine\n  {DELAYS}", DELAYS.replace(" ", "\n"))
-        ]
-        for reader in readers:
-            assert rows(reader.until("initial")) == [("a", "001")]
-        assert endpoint.followed == 1
-        fragments.publish(delays(soon(60), a=2))
-        pages = [reader.until("update") and reader.until("up-to-date")["pages"]
-                 for reader in readers]  # fmt: skip
-        assert len(set(pages)) == 1
-        # Who comes later hears what time it is, and not only when it was looked.
-        readers += [Reader(url, DELAYS), Reader(url, DELAYS)]
-        first, second = (later.until("up-to-date") for later in readers[-2:])
-        assert first["at"] <= first["now"] < second["now"]
-        with reading(url, DELAYS, **{"max-interval": "20"}) as other:
-            other.until("initial")
-            assert endpoint.followed == 2
-        for reader in readers:
-            reader.close()
-
-
-def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
-    fragments.publish(delays(soon(SHORT), a=1))
-    with serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url:
-        with reading(url, DELAYS) as reader, reading(url, DELAYS) as other:
-            reader.until("up-to-date")
-            first = reader.last
-            reader.close()
-            fragments.publish(delays(soon(60), a=2))
-            other.until("update")
-            # What came meanwhile, and nothing else.
-            with reading(url, DELAYS, first) as again:
-                name, data = again.next()
-                assert (name, rows(data)) == ("update", [("a", "002")])
-                assert again.last == other.last
-                assert again.next()[0] == "up-to-date"
-            with reading(url, DELAYS, other.last) as again:
-                assert again.next()[0] == "up-to-date"
-        # An id of another run, or none: the whole answer.
-        for unknown in ("0000-1", "x", "-", f"{first}9", f"{first}²"):
-            with reading(url, DELAYS, unknown.encode().decode("latin-1")) as again:
-                assert again.next()[0] == "initial"
-
-
-def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) -> None:
+def test_a_server_that_fails_is_an_event(fragments: LiveServer, url: str) -> None:
     fragments.publish(delays(soon(SHORT), a=1))
     app: Any = fragments.app
-    with serving(SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))) as url:
-        with reading(url, DELAYS) as reader:
-            reader.until("up-to-date")
-            app.cut = True
-            data = reader.until("error")
-            assert (fragments.url in data["error"], data["next_look"] > data["at"]) == (True, True)
-            # Who comes now gets what was known, and the error.
-            with reading(url, DELAYS) as late:
-                assert [late.next()[0], late.next()[0]] == ["initial", "error"]
-            app.cut = False
-            assert rows(reader.until("update"), "removed") == [("a", "001")]
+    with reading(url, DELAYS) as reader:
+        reader.until("up-to-date")
         app.cut = True
-        failed = Reader(url, f"SELECT * {{ ?a <{EX}other> ?b }}")
-        assert (failed.status, fragments.url in failed.response.text) == (502, True)
+        data = reader.until("error")
+        assert (fragments.url in data["error"], data["next_look"] > data["at"]) == (True, True)
+        # Who comes now gets what was known, and the error.
+        with reading(url, DELAYS) as late:
+            assert [late.next()[0], late.next()[0]] == ["initial", "error"]
+        app.cut = False
+        assert rows(reader.until("update"), "removed") == [("a", "001")]
+    app.cut = True
+    failed = Reader(url, f"SELECT * {{ ?a <{EX}other> ?b }}")
+    assert (failed.status, fragments.url in failed.response.text) == (502, True)
 
 
 @pytest.mark.parametrize(
-    ("query", "parameters", "status", "words"),
+    ("query", "parameters", "words"),
     [
-        ("SELECT * { ?s ?p }", {}, 400, "line 1, column 18"),
-        (DELAYS, {"max-interval": "soon"}, 400, "soon"),
-        (DELAYS, {"max-interval": "0"}, 400, "max-interval"),
-        (DELAYS, {"grace": "-1"}, 400, "grace: not a number of seconds from 0 to 604800: '-1'"),
-        (DELAYS, {"grace": "604801"}, 400, "604801"),
-        (DELAYS, {"explain": "yes"}, 400, "explain: not true or false: 'yes'"),
-        (DELAYS, {"max-interval": "1e400"}, 400, "1e400"),
-        (DELAYS, {"max-interval": "nan"}, 400, "nan"),
-        (DELAYS, {"max-interval": "inf"}, 400, "inf"),
-        (DELAYS, {"grace": "nan"}, 400, "nan"),
-        (DELAYS, {"grace": "inf"}, 400, "inf"),
-        (DELAYS, {"at": "2015-12-08T10:20:00Z"}, 400, "at:"),
-        ("SELECT * { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }", {}, 400, "10.0.0.1"),
+        ("SELECT * { ?s ?p }", {}, "line 1, column 18"),
+        (DELAYS, {"max-interval": "soon"}, "soon"),
+        (DELAYS, {"max-interval": "0"}, "max-interval"),
+        (DELAYS, {"grace": "-1"}, "grace: not a number of seconds from 0 to 604800: '-1'"),
+        (DELAYS, {"grace": "604801"}, "604801"),
+        (DELAYS, {"explain": "yes"}, "explain: not true or false: 'yes'"),
+        (DELAYS, {"max-interval": "1e400"}, "1e400"),
+        (DELAYS, {"at": "2015-12-08T10:20:00Z"}, "at:"),
+        ("SELECT * { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }", {}, "10.0.0.1"),
     ],
 )
 def test_what_cannot_be_followed(
-    client: Client, query: str, parameters: dict[str, str], status: int, words: str
+    endpoint: SparqlEndpoint, url: str, query: str, parameters: dict[str, str], words: str
 ) -> None:
-    endpoint = SparqlEndpoint(client)
-    with serving(endpoint) as url:
-        reader = Reader(url, query, **parameters)
-        assert (reader.status, words in reader.response.text) == (status, True)
-        # Nobody's place is taken.
-        assert endpoint.followed == 0
+    reader = Reader(url, query, **parameters)
+    assert (reader.status, words in reader.response.text) == (400, True)
+    # Nobody's place is taken.
+    assert endpoint.followed == 0
 
 
 def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
@@ -462,18 +430,16 @@ def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client)
 
 
 def test_a_query_ends_some_time_after_its_readers_went(
-    fragments: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    fragments: LiveServer, endpoint: SparqlEndpoint, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tpf_client.live_answers.LINGER", timedelta(seconds=1))
     fragments.publish(delays(soon(60), a=1))
-    endpoint = SparqlEndpoint(client, limits=EndpointLimits(min_interval=0.1))
-    with serving(endpoint) as url:
-        with reading(url, DELAYS, **{"max-interval": "0.2"}) as reader:
-            reader.until("up-to-date")
-            reader.until("up-to-date")
-        with reading(url, DELAYS, reader.last, **{"max-interval": "0.2"}) as again:
-            assert again.next()[0] == "up-to-date"
-        until(lambda: not endpoint.followed, "nobody reads it, and it goes on")
+    with reading(url, DELAYS, **{"max-interval": "0.2"}) as reader:
+        reader.until("up-to-date")
+        reader.until("up-to-date")
+    with reading(url, DELAYS, reader.last, **{"max-interval": "0.2"}) as again:
+        assert again.next()[0] == "up-to-date"
+    until(lambda: not endpoint.followed, "nobody reads it, and it goes on")
 
 
 def test_a_reader_that_reads_nothing_is_dropped(
@@ -498,10 +464,11 @@ def test_a_reader_that_reads_nothing_is_dropped(
             until(lambda: Reader(url, DELAYS).status == 200, "it is waited for")
 
 
-def test_closing_ends_every_stream(fragments: LiveServer, client: Client) -> None:
+def test_closing_ends_every_stream(
+    fragments: LiveServer, endpoint: SparqlEndpoint, url: str
+) -> None:
     fragments.publish(delays(soon(60), a=1))
-    endpoint = SparqlEndpoint(client)
-    with serving(endpoint) as url, reading(url, DELAYS) as reader:
+    with reading(url, DELAYS) as reader:
         reader.until("up-to-date")
         threading.Timer(0.2, endpoint.close).start()
         # No error: whoever wants comes back.
@@ -510,19 +477,7 @@ def test_closing_ends_every_stream(fragments: LiveServer, client: Client) -> Non
         assert Reader(url, DELAYS).status == 503
 
 
-def test_preflight(client: Client) -> None:
-    app = SparqlEndpoint(client, origins=["https://page.example"])
-    asked: dict[str, Any] = {
-        "HTTP_ORIGIN": "https://page.example",
-        "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "GET",
-        "HTTP_ACCESS_CONTROL_REQUEST_HEADERS": "last-event-id",
-    }
-    code, headers, _ = call(app, "OPTIONS", **asked)
-    assert (code, "Last-Event-ID" in headers["Access-Control-Allow-Headers"]) == (204, True)
-
-
-def test_head_follows_nothing(fragments: LiveServer, client: Client) -> None:
-    endpoint = SparqlEndpoint(client)
+def test_head_follows_nothing(endpoint: SparqlEndpoint) -> None:
     code, headers, body = call(
         endpoint, "HEAD", f"query={quote(DELAYS)}", HTTP_ACCEPT="text/event-stream"
     )
@@ -535,14 +490,13 @@ def test_head_follows_nothing(fragments: LiveServer, client: Client) -> None:
 @pytest.mark.parametrize(
     "accept", ["*/*", "text/turtle", "application/ld+json", "application/rdf+xml"]
 )
-def test_the_endpoint_describes_itself(client: Client, accept: str) -> None:
-    with serving(SparqlEndpoint(client)) as url:
-        response = requests.get(url, headers={"Accept": accept}, timeout=30)
-        graph = rdflib.Graph().parse(data=response.text, format=response.headers["Content-Type"])
-        found: Any = graph.query(
-            """PREFIX sd: <http://www.w3.org/ns/sparql-service-description#>
-            SELECT ?endpoint { ?endpoint a sd:Service ; sd:endpoint ?endpoint ;
-              sd:supportedLanguage sd:SPARQL11Query ; sd:resultFormat [
-                <http://www.w3.org/ns/formats/media_type> "text/event-stream" ] }"""
-        )
-        assert [str(row[0]) for row in found] == [url]
+def test_the_endpoint_describes_itself(url: str, accept: str) -> None:
+    response = requests.get(url, headers={"Accept": accept}, timeout=30)
+    graph = rdflib.Graph().parse(data=response.text, format=response.headers["Content-Type"])
+    found: Any = graph.query(
+        """PREFIX sd: <http://www.w3.org/ns/sparql-service-description#>
+        SELECT ?endpoint { ?endpoint a sd:Service ; sd:endpoint ?endpoint ;
+          sd:supportedLanguage sd:SPARQL11Query ; sd:resultFormat [
+            <http://www.w3.org/ns/formats/media_type> "text/event-stream" ] }"""
+    )
+    assert [str(row[0]) for row in found] == [url]
