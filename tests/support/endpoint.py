@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,3 +40,11 @@ def serving(endpoint: SparqlEndpoint, servers: list[Any] | None = None) -> Itera
         server.pull_trigger()
         thread.join(60)
         close_server(server)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for a condition, 30 seconds at most."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)

@@ -67,6 +67,19 @@ def test_what_a_query_reads_is_estimated(url: str) -> None:
     assert requests.get(where, timeout=30).status_code == 400
 
 
+def send(
+    url: str, way: str, query: str, accept: str, names: list[tuple[str, str]] | None = None
+) -> requests.Response:
+    """Send a query in one of the ways of the protocol."""
+    headers, all_ = {"Accept": accept}, [("query", query), *(names or [])]
+    if way == "get":
+        return requests.get(url, all_, headers=headers, timeout=30)
+    if way == "form":
+        return requests.post(url, all_, headers=headers, timeout=30)
+    headers["Content-Type"] = "application/sparql-query; charset=utf-8"
+    return requests.post(url, query.encode(), params=names, headers=headers, timeout=30)
+
+
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     [
@@ -79,14 +92,7 @@ def test_what_a_query_reads_is_estimated(url: str) -> None:
 )
 @pytest.mark.parametrize("way", ["get", "form", "body"])
 def test_formats(url: str, way: str, accept: str, media_type: str) -> None:
-    headers = {"Accept": accept}
-    if way == "get":
-        response = requests.get(url, {"query": SELECT}, headers=headers, timeout=30)
-    elif way == "form":
-        response = requests.post(url, {"query": SELECT}, headers=headers, timeout=30)
-    else:
-        headers["Content-Type"] = "application/sparql-query; charset=utf-8"
-        response = requests.post(url, SELECT.encode(), headers=headers, timeout=30)
+    response = send(url, way, SELECT, accept)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == media_type
     assert "é149" in response.content.decode()
@@ -107,6 +113,11 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
     return int(answered[0][:3]), answered[1], b"".join(chunks)
 
 
+ASKED = "query=ASK%7B%7D"
+INSIDE = urlencode({"query": "ASK { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }"})
+POSTED: dict[str, Any] = {"method": "POST", "CONTENT_TYPE": "application/sparql-query"}
+
+
 @pytest.mark.parametrize(
     ("request_", "status", "words"),
     [
@@ -114,66 +125,34 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
         ({"query": "query=SELECT"}, 400, "^"),
         ({"query": "query=ASK{}&query=ASK{}"}, 400, "twice"),
         ({"query": "query=%ff"}, 400, "malformed"),
-        ({"query": "query=ASK%7B%7D&default-graph-uri=g"}, 400, "default-graph-uri"),
-        ({"query": "query=ASK%7B%7D&named-graph-uri=urn:%3Eg"}, 400, "named-graph-uri"),
+        ({"query": f"{ASKED}&default-graph-uri=g"}, 400, "default-graph-uri"),
+        ({"query": f"{ASKED}&named-graph-uri=urn:%3Eg"}, 400, "named-graph-uri"),
         ({"query": "query=ASK%7B&default-graph-uri=urn:g"}, 400, "^"),
-        ({"query": "query=ASK%7B%7D&update=CLEAR"}, 400, "update"),
+        ({"query": f"{ASKED}&update=CLEAR"}, 400, "update"),
         ({"query": urlencode({"query": "SELECT * { SERVICE ?x { ?s ?p ?o } }"})}, 400, "SERVICE"),
         ({"query": urlencode({"query": SELECT}), "HTTP_ACCEPT": "image/png"}, 406, "csv"),
         ({"query": urlencode({"query": "ASK {}"}), "HTTP_ACCEPT": "text/csv"}, 406, "json"),
         ({"method": "PUT"}, 405, "PUT"),
-        ({"query": "query=ASK%7B%7D", "PATH_INFO": "/other"}, 404, "/sparql"),
-        ({"query": "query=ASK%7B%7D", "PATH_INFO": "/sparql/more"}, 404, "/sparql"),
-        ({"query": "query=ASK%7B%7D&at=noon"}, 400, "noon"),
-        ({"query": "query=ASK%7B%7D", "HTTP_HOST": "attacker.example:8890"}, 421, "attacker"),
-        ({"query": "query=ASK%7B%7D", "HTTP_HOST": "["}, 421, "["),
-        ({"query": "query=ASK%7B%7D", "HTTP_HOST": "http://[x"}, 421, "http://[x"),
+        ({"query": ASKED, "PATH_INFO": "/other"}, 404, "/sparql"),
+        ({"query": ASKED, "PATH_INFO": "/sparql/more"}, 404, "/sparql"),
+        ({"query": f"{ASKED}&at=noon"}, 400, "noon"),
+        ({"query": ASKED, "HTTP_HOST": "attacker.example:8890"}, 421, "attacker"),
+        ({"query": ASKED, "HTTP_HOST": "["}, 421, "["),
+        ({"query": ASKED, "HTTP_HOST": "http://[x"}, 421, "http://[x"),
         ({"HTTP_HOST": "<a>@localhost"}, 421, "<a>@localhost"),
         ({"HTTP_HOST": "localhost:<a>"}, 421, "localhost:<a>"),
         ({"HTTP_HOST": "localhost/<a>"}, 421, "localhost/<a>"),
-        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "http://[x"}, 403, "http://[x"),
-        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "http://[:::]"}, 403, "[:::]"),
-        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "https://page.example"}, 403, "page.example"),
-        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "null"}, 403, "null"),
-        (
-            {"query": urlencode({"query": "ASK { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }"})},
-            400,
-            "10.0.0.1",
-        ),
+        ({"query": ASKED, "HTTP_ORIGIN": "http://[x"}, 403, "http://[x"),
+        ({"query": ASKED, "HTTP_ORIGIN": "http://[:::]"}, 403, "[:::]"),
+        ({"query": ASKED, "HTTP_ORIGIN": "https://page.example"}, 403, "page.example"),
+        ({"query": ASKED, "HTTP_ORIGIN": "null"}, 403, "null"),
+        ({"query": INSIDE}, 400, "10.0.0.1"),
         ({"method": "POST", "body": b"ASK {}", "CONTENT_TYPE": "text/plain"}, 415, "sparql-query"),
-        (
-            {"method": "POST", "body": b"\xff", "CONTENT_TYPE": "application/sparql-query"},
-            400,
-            "UTF-8",
-        ),
-        (
-            {"method": "POST", "CONTENT_TYPE": "application/sparql-query", "CONTENT_LENGTH": ""},
-            411,
-            "length",
-        ),
-        (
-            {
-                "method": "POST",
-                "CONTENT_TYPE": "application/sparql-query",
-                "CONTENT_LENGTH": "9999999",
-            },
-            413,
-            "bytes",
-        ),
-        (
-            {
-                "method": "POST",
-                "CONTENT_TYPE": "application/sparql-query",
-                "CONTENT_LENGTH": "9" * 5000,
-            },
-            413,
-            "bytes",
-        ),
-        (
-            {"method": "POST", "CONTENT_TYPE": "application/sparql-query", "CONTENT_LENGTH": "²"},
-            411,
-            "length",
-        ),
+        ({**POSTED, "body": b"\xff"}, 400, "UTF-8"),
+        ({**POSTED, "CONTENT_LENGTH": ""}, 411, "length"),
+        ({**POSTED, "CONTENT_LENGTH": "9999999"}, 413, "bytes"),
+        ({**POSTED, "CONTENT_LENGTH": "9" * 5000}, 413, "bytes"),
+        ({**POSTED, "CONTENT_LENGTH": "²"}, 411, "length"),
     ],
 )
 def test_wrong_requests(
@@ -236,13 +215,12 @@ def in_graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, l
         for n in (number, number + 1)
     ]
     data.append(Quad(iri(EX + "s9"), iri(EX + "p"), literal("FROM")))
-    server = LiveServer(tmp_path_factory.mktemp("graphs"), data, live=False)
     with (
-        Client(server.url, session=server.session(), clock=server.clock) as client,
+        LiveServer(tmp_path_factory.mktemp("graphs"), data, live=False) as server,
+        server.client(parallelism=8) as client,
         serving(SparqlEndpoint(client)) as url,
     ):
         yield url, data
-    server.close()
 
 
 @pytest.mark.parametrize("way", ["get", "form", "body"])
@@ -260,16 +238,8 @@ def test_the_dataset_of_a_request_stands_for_that_of_the_query(
     ):  # fmt: skip
         names = [("default-graph-uri", each) for each in default]
         names += [("named-graph-uri", each) for each in named]
-        headers = {"Accept": "application/sparql-results+json,application/n-triples"}
-        if way == "get":
-            answer = requests.get(url, [("query", text), *names], headers=headers, timeout=30)
-        elif way == "form":
-            answer = requests.post(url, [("query", text), *names], headers=headers, timeout=30)
-        else:
-            headers["Content-Type"] = "application/sparql-query"
-            answer = requests.post(
-                url, text.encode(), params=names, headers=headers, timeout=30
-            )  # fmt: skip
+        accept = "application/sparql-results+json,application/n-triples"
+        answer = send(url, way, text, accept, names)
         assert answer.status_code == 200, answer.text
         clauses = [f"FROM <{each}>" for each in default]
         clauses += [f"FROM NAMED <{each}>" for each in named]

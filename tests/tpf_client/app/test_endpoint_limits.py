@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from http.client import HTTPConnection
@@ -21,7 +20,7 @@ from typer.testing import CliRunner
 
 from annotations.clock import ManualClock, SystemClock
 from annotations.terms import Quad, iri, literal
-from tests.support.endpoint import serving
+from tests.support.endpoint import serving, until
 from tests.support.live_server import START, LiveServer
 from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
@@ -56,13 +55,6 @@ def client(fragments: LiveServer) -> Iterator[Client]:
         yield client
 
 
-def _until(condition: Any, what: str) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
-
-
 def test_preflight_and_options(client: Client) -> None:
     app = SparqlEndpoint(client, origins=["https://page.example"], hosts=["data.example"])
     code, headers, body = call(
@@ -95,10 +87,8 @@ def test_any_page_may_ask_where_that_is_wanted(client: Client) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]:8890", "me"])
 def test_its_own_names(client: Client, host: str) -> None:
-    assert (
-        call(SparqlEndpoint(client, hosts=["me"]), query="query=ASK%7B%7D", HTTP_HOST=host)[0]
-        == 200
-    )
+    app = SparqlEndpoint(client, hosts=["me"])
+    assert call(app, query="query=ASK%7B%7D", HTTP_HOST=host)[0] == 200
 
 
 def test_service_asks_only_whom_it_may(client: Client, fragments: LiveServer) -> None:
@@ -187,8 +177,8 @@ def test_a_query_ends_when_its_reader_goes(client: Client, query: str) -> None:
         with socket.create_connection((parts.hostname, parts.port)) as reader:
             reader.sendall(f"GET /sparql?query={quote(query)} HTTP/1.1\r\nHost: localhost\r\n\r\n"
                            .encode())  # fmt: skip
-            _until(lambda: endpoint.under_way, "the query does not begin")
-        _until(lambda: not endpoint.under_way, "the query goes on")
+            until(lambda: endpoint.under_way, "the query does not begin")
+        until(lambda: not endpoint.under_way, "the query goes on")
 
 
 def test_a_reader_that_reads_nothing_is_cut_off(client: Client) -> None:
@@ -199,22 +189,8 @@ def test_a_reader_that_reads_nothing_is_cut_off(client: Client) -> None:
             # Some 16 MB, more than is kept for who does not read.
             reader.sendall(f"GET /sparql?query={quote(MANY)} HTTP/1.1\r\n"
                            "Host: localhost\r\n\r\n".encode())  # fmt: skip
-            _until(lambda: endpoint.under_way, "the query does not begin")
-            _until(lambda: not endpoint.under_way, "its reader is waited for")
-
-
-def test_memory_is_limited() -> None:
-    held = [100]
-    clock = ManualClock(START)
-    budget = Budget(clock, Allowance(memory=2 * 2**20), measure=lambda: held[0])
-    budget.look()
-    held[0] = 100 + 2 * 2**20
-    budget.look()
-    budget.pass_change((), 1)
-    held[0] += 1
-    budget.look()
-    with pytest.raises(LimitError, match="more than 2 MiB"):
-        budget.pass_change((), 1)
+            until(lambda: endpoint.under_way, "the query does not begin")
+            until(lambda: not endpoint.under_way, "its reader is waited for")
 
 
 def test_budgets() -> None:
@@ -270,8 +246,8 @@ def test_a_query_that_cannot_be_looked_at_leaves_the_others_their_limits() -> No
     watch.close()
 
 
-def test_memory_that_is_not_told_at_first_is_no_growth() -> None:
-    told = [0, 2**30, 2**30 + 1, 0, 2**30 + 2**20 + 1]
+def test_memory_is_limited_and_that_which_is_not_told_at_first_is_no_growth() -> None:
+    told = [0, 2**30, 2**30 + 2**20, 0, 2**30 + 2**20 + 1]
     budget = Budget(ManualClock(START), Allowance(memory=2**20), measure=lambda: told.pop(0))
     for _ in range(3):
         budget.look()
@@ -348,22 +324,13 @@ def test_a_budget_ends_within_one_expression(client: Client, name: str, place: s
     assert calls <= 4
 
 
+SERVE = [sys.executable, "-m", "tpf_client.commands", "tpf-query", "serve", "http://127.0.0.1:9/d"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_ends_well(number: int) -> None:
-    arguments = [
-        sys.executable,
-        "-m",
-        "tpf_client.commands",
-        "tpf-query",
-        "serve",
-        "http://127.0.0.1:9/d",
-        "--port",
-        "0",
-        "--map-tiles",
-        "https://tiles.example.org/{z}/{x}/{y}.png",
-        "--map-attribution",
-        "us",
-    ]
+    tiles = ["--map-tiles", "https://tiles.example.org/{z}/{x}/{y}.png", "--map-attribution", "us"]
+    arguments = [*SERVE, "--port", "0", *tiles]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -384,28 +351,19 @@ def test_tiles_that_cannot_be_had_are_refused_at_start() -> None:
     assert "'ftp://e.org/{z}'" in done.output
 
 
-@pytest.mark.parametrize("value", ["1e14", "inf", "nan", "0"])
 @pytest.mark.parametrize("option", ["--seconds", "--min-interval"])
-def test_seconds_that_nobody_can_wait_for_are_refused_at_start(option: str, value: str) -> None:
-    done = CliRunner().invoke(command, ["http://127.0.0.1:9/d", "--port", "0", option, value])
+def test_seconds_that_nobody_can_wait_for_are_refused_at_start(option: str) -> None:
+    done = CliRunner().invoke(command, ["http://127.0.0.1:9/d", "--port", "0", option, "0"])
     assert done.exit_code == 2
     assert option in done.output
-    assert f"seconds, not {value}" in done.output
+    assert "seconds, not 0" in done.output
 
 
 def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        arguments = [
-            sys.executable,
-            "-m",
-            "tpf_client.commands",
-            "tpf-query",
-            "serve",
-            "http://127.0.0.1:9/d",
-            "--port",
-            port,
-        ]
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [*SERVE, "--port", port], capture_output=True, text=True, timeout=60, check=False
+        )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert port in done.stderr

@@ -18,7 +18,7 @@ import requests
 from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
-from tests.support.endpoint import serving
+from tests.support.endpoint import serving, until
 from tests.support.live_server import LiveServer
 from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
@@ -139,13 +139,6 @@ def reading(url: str, query: str, last: str | None = None, **parameters: str) ->
 
 def rows(data: dict[str, Any], part: str = "added") -> list[tuple[str, ...]]:
     return [tuple(term["value"].removeprefix(EX) for term in row.values()) for row in data[part]]
-
-
-def until(condition: Any, what: str) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("fragments", [2.0], indirect=True)
