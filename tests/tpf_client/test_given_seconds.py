@@ -16,7 +16,7 @@ def _stream(**options: Any) -> object:
         return client.stream("ASK { ?s ?p ?o }", **options)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300, 1e10, -1.0])
+@pytest.mark.parametrize("value", [float("nan"), 1e10, -1.0])
 @pytest.mark.parametrize(
     ("takes", "name"),
     [

@@ -1,13 +1,11 @@
 """tpf-query against the real server on loopback, mostly in this process."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 from werkzeug.serving import make_server
@@ -17,6 +15,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
 from tests.support.threaded import in_thread
+from tests.tpf_client.conftest import Done
 from tpf_client import commands
 from tpf_client.app.cli import _watch
 from tpf_client.errors import UnstableError
@@ -49,14 +48,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     live.close()
 
 
-class Done(NamedTuple):
-    """Status and output of a command."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 Run: TypeAlias = Callable[..., Done]
 
 
@@ -71,25 +62,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return Done(status, said.out.replace("\r\n", "\n"), said.err)
 
     return to_its_end
-
-
-def test_it_is_a_program(url: str) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tpf_client.commands",
-            "tpf-query",
-            url,
-            "-q",
-            f"ASK {{ ?s <{EX}p> ?o }}",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "true\n", "")
 
 
 def test_without_a_query_it_lists_datasets(run: Run, url: str, tmp_path: Path) -> None:
@@ -123,7 +95,7 @@ def test_a_file_is_a_dataset(run: Run, url: str, tmp_path: Path) -> None:
     assert "b.ttl: malformed text/turtle" in wrong.stderr
 
 
-def test_formats_and_statistics(run: Run, url: str) -> None:
+def test_plan_and_statistics(run: Run, url: str) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
     result = run(url, "-q", query, "--format", "csv", "--stats", "--explain")
     assert (result.returncode, result.stdout) == (0, "o\n1\n")
@@ -133,9 +105,6 @@ def test_formats_and_statistics(run: Run, url: str) -> None:
     assert told["results"] == 1
     assert told["requests"] == 2
     assert {"bytes", "seconds", "cache_hits"} <= told.keys()
-    table = run(url, "-q", query, "--format", "table").stdout
-    assert "│ 1 │" in table
-    assert json.loads(run(url, "-q", query).stdout)["head"] == {"vars": ["o"]}
 
 
 def test_the_query_may_stand_behind_the_urls(run: Run, url: str, tmp_path: Path) -> None:
@@ -150,19 +119,6 @@ def test_the_query_may_stand_behind_the_urls(run: Run, url: str, tmp_path: Path)
     for wrong in ([query], [url, query, "-q", query], [url, query, url], [url, query, query]):
         refused = run(*wrong)
         assert (refused.returncode, refused.stdout) == (2, ""), wrong
-
-
-def test_watch_prints_json_lines_and_ends_after_its_seconds(
-    run: Run, url: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "query.rq"
-    file.write_text(f"SELECT ?o {{ ?s <{EX}d> ?o }}")
-    result = run(url, "-f", str(file), "--watch", "--seconds", "1")
-    assert result.returncode == 0, result.stderr
-    first = json.loads(result.stdout.splitlines()[0])
-    assert first["added"] == [{"o": {"type": "literal", "value": "5"}}]
-    assert first["removed"] == []
-    assert first["at"] < first["valid_until"]
 
 
 _FOUR_TIMES = ', "(.)", "$1$1$1$1")'
@@ -180,8 +136,8 @@ def test_seconds_end_what_needs_no_request(
     run: Run, url: str, query: str, options: list[str]
 ) -> None:
     """Joins and expressions take as long as they like, without a page that could end them."""
-    result = run(url, "-q", query, "--seconds", "1", *options)
-    over = "no complete answer within 1.0 s"
+    result = run(url, "-q", query, "--seconds", "0.5", *options)
+    over = "no complete answer within 0.5 s"
     assert (result.returncode, over in result.stderr) == ((0, False) if options else (1, True))
 
 
@@ -217,15 +173,12 @@ def test_errors_are_one_line_and_wrong_use_is_2(run: Run, url: str) -> None:
     assert unknown.returncode == 1
     assert len(unknown.stderr.splitlines()) == 1
     assert "HTTP 404" in unknown.stderr
-    refused = run("http://127.0.0.1:1/d", "-q", "ASK {?s ?p ?o}")
-    assert refused.returncode == 1
-    assert "http://127.0.0.1:1/d" in refused.stderr
     assert run(url, "--explain").returncode == 2
     assert run("nonsense", "-q", "ASK {}").returncode == 2
     assert run(url, "-q", "ASK {}", "-f", "x").returncode == 2
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", "1e300", "1e10", "-1", "soon"])
+@pytest.mark.parametrize("value", ["1e10", "soon"])
 @pytest.mark.parametrize(
     "option", ["seconds", "min-interval", "max-interval", "every", "keep-checking", "grace"]
 )

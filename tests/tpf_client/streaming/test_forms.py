@@ -111,6 +111,7 @@ def test_a_description_follows_its_facts(server: LiveServer) -> None:
 @pytest.mark.parametrize(
     ("query", "options", "expected"),
     [
+        (f"SELECT ?d {{ <{EX}a> <{EX}delay> ?d }}", [], {"vars": [["d"]] * 3}),
         (ASK, [], {"boolean": [False, True, False]}),
         (CONSTRUCT, ["--format", "ndjson"], {"vars": [["subject", "predicate", "object"]] * 4}),
         (DESCRIBE, [], {"vars": [["subject", "predicate", "object"]] * 3}),
