@@ -2,20 +2,16 @@
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from random import Random
 from typing import Any, TypeVar
 
 import pytest
 
-from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
-from tests.support.random_sparql import QueryWriter, random_quads
 from tests.support.shelf import Shelf
 from tpf_client import AsyncClient, Solutions
 from tpf_client.errors import (
@@ -73,41 +69,6 @@ def test_each_form_of_query_over_a_running_server(tmp_path: Path) -> None:
         url, _ = shelf.add(quads, live=False)
         found = asyncio.run(ask(url))
     assert found == [["urn:s0"] * 5, 83, True, False, 250, ("urn:p",)]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_queries_have_the_answers_of_the_client_that_waits(
-    seed: int, tmp_path: Path
-) -> None:
-    random = Random(seed)
-    server = LiveServer(tmp_path, sorted(random_quads(random)), live=False, page_size=3)
-    texts = [QueryWriter(random).query() for _ in range(25)]
-
-    def told(answer: Any) -> object:
-        if isinstance(answer, Solutions):
-            return Counter(row.row for row in answer)
-        return answer if isinstance(answer, bool) else set(answer)
-
-    with server.client() as client:
-        expected = {}
-        for text in texts:
-            try:
-                expected[text] = told(client.query(text))
-            except (QuerySyntaxError, UnsupportedQueryError) as error:
-                expected[text] = type(error)
-
-    async def ask(client: AsyncClient) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for text in texts:
-            try:
-                found[text] = told(await client.query(text))
-            except (QuerySyntaxError, UnsupportedQueryError) as error:
-                found[text] = type(error)
-        return found
-
-    found, _ = _run(server, ask)
-    server.close()
-    assert found == expected
 
 
 def test_the_first_rows_come_before_the_last_requests(tmp_path: Path) -> None:
@@ -206,47 +167,3 @@ def test_hours_of_updates_on_a_manual_clock(tmp_path: Path) -> None:
     found, _ = _run(server, follow)
     server.close()
     assert found == [str(number) for number in range(24)]
-
-
-def test_a_stream_goes_on_after_its_server_was_away(tmp_path: Path) -> None:
-    clock = SystemClock()
-    server = LiveServer(tmp_path, clock=clock)
-
-    def publish(delay: int, seconds: float) -> None:
-        quad = Quad(iri("http://ex.org/0"), DELAY, literal(str(delay)))
-        server.publish([Fact(quad, Expiration(clock.now() + timedelta(seconds=seconds)))])
-
-    async def follow(client: AsyncClient) -> list[object]:
-        seen: list[object] = []
-        async for update in client.stream(f"SELECT ?d {{ ?s {DELAY} ?d }}", jitter=0):
-            seen.append("failed" if update.error else [str(row["d"]) for row in update.results])
-            if update.error:
-                answers.clear()
-            elif len(seen) == 1:
-                publish(2, 60)
-                answers.append("away")
-            else:
-                break
-        return seen
-
-    answers: list[str] = []
-    session = server.session()
-    original = session.get
-
-    def get(*arguments: Any, **options: Any) -> Any:
-        if answers:
-            raise ConnectionRefusedError("away")
-        return original(*arguments, **options)
-
-    session.get = get  # type: ignore[method-assign]
-    publish(1, 1)
-
-    async def main() -> list[object]:
-        async with AsyncClient(server.url, session=session, clock=clock) as client:
-            return await asyncio.wait_for(follow(client), 60)
-
-    seen = asyncio.run(main())
-    server.close()
-    assert seen[0] == ["1"]
-    assert seen[-1] == ["2"]
-    assert "failed" in seen

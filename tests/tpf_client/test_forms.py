@@ -1,6 +1,5 @@
 """All forms of queries by every interface: one table."""
 
-import io
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,6 +20,7 @@ from annotations.labels import Fact, Interval
 from annotations.terms import Quad, blank_node, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client, Solutions
 from tpf_client.app.endpoint import SparqlEndpoint
 
@@ -141,19 +141,11 @@ def by_command(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
 
 def by_endpoint(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
     parameters = {"query": query, **({"at": format_instant(BEFORE)} if past else {})}
-    answered: list[Any] = []
-    environ = {
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": "/sparql",
-        "QUERY_STRING": urlencode(parameters),
-        "wsgi.input": io.BytesIO(),
-    }
     with place.client() as client:
-        body = b"".join(
-            SparqlEndpoint(client)(environ, lambda *told: answered.extend([told[0], dict(told[1])]))
-        ).decode()
-    assert answered[0] == "200 OK", body
-    kind = answered[1]["Content-Type"].partition(";")[0]
+        code, headers, content = call(SparqlEndpoint(client), query=urlencode(parameters))
+    body = content.decode()
+    assert code == 200, body
+    kind = headers["Content-Type"].partition(";")[0]
     return _graph(body) if kind == "text/turtle" else _rows(body)
 
 

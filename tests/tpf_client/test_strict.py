@@ -1,6 +1,5 @@
 """Unknown functions: an error in SPARQL, or refused by a setting."""
 
-import io
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,6 +9,7 @@ from typer.testing import CliRunner
 import tpf_client.app.cli
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
+from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client, Solutions
 from tpf_client.app.endpoint import SparqlEndpoint
 from tpf_client.app.serving import app
@@ -75,16 +75,9 @@ def test_the_command(server: LiveServer, strict: bool, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_the_endpoint(server: LiveServer, strict: bool) -> None:
-    told: list[str] = []
-    environ = {
-        "REQUEST_METHOD": "GET",
-        "PATH_INFO": "/sparql",
-        "QUERY_STRING": urlencode({"query": FORMS[0]}),
-        "wsgi.input": io.BytesIO(),
-    }
     with _client(server, strict) as client:
-        body = b"".join(SparqlEndpoint(client)(environ, lambda status, *_: told.append(status)))
-    assert told == ["400 Bad Request" if strict else "200 OK"]
+        code, _, body = call(SparqlEndpoint(client), query=urlencode({"query": FORMS[0]}))
+    assert code == (400 if strict else 200)
     assert (b"unknown function" in body) is strict
 
 

@@ -78,7 +78,7 @@ def test_random_queries_have_the_answers_of_the_client(seed: int, tmp_path: Path
     random = Random(seed)
     with Shelf(tmp_path) as shelf:
         url, _ = shelf.add(sorted(random_quads(random)), live=False, page_size=3)
-        queries = [QueryWriter(random).query() for _ in range(12)]
+        queries = [QueryWriter(random).query() for _ in range(24)]
         texts = [message(number, url, query) for number, query in enumerate(queries)]
         for query, found in zip(queries, asyncio.run(_once(texts)), strict=True):
             assert same(found, answer_here(url, query)), query

@@ -125,57 +125,46 @@ def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
         assert {quad.graph for quad in read.quads()} <= {block.scope.graph for block in read.blocks}
 
 
+def _read(page: list[str], before: Lines | None = None) -> Lines:
+    """A page that is read by its lines, and says what it says as a whole."""
+    body = "\n".join(page).encode()
+    read = read_lines(body, URL, LineMemo() if before is None else _memo(before))
+    assert read is not None
+    assert set(read.quads()) == _whole(body)
+    return read
+
+
 def test_only_new_lines_are_parsed() -> None:
     page = ["@base <http://ex.org/> .", "<g> {", *(f"<s{n}> <p> <o> ." for n in range(100)), "}"]
-    first = read_lines("\n".join(page).encode(), URL, LineMemo())
-    assert first is not None
+    first = _read(page)
     # The subjects, the predicate, the object and the graph.
     assert first.parsed == 103
     page[5], page[7] = "<s3> <p> <changed> .", page[8]
-    second = read_lines("\n".join(page).encode(), URL, _memo(first))
-    assert second is not None
+    second = _read(page, first)
     assert second.parsed == 1
-    assert set(second.quads()) == _whole("\n".join(page).encode())
     # What a line says depends on the directives before it, and on its graph.
     for place, line in ((0, "@base <http://ex.net/> ."), (1, "<h> {")):
-        other = [*page[:place], line, *page[place + 1 :]]
-        third = read_lines("\n".join(other).encode(), URL, _memo(second))
-        assert third is not None
-        assert third.parsed == 103
-        assert set(third.quads()) == _whole("\n".join(other).encode())
+        assert _read([*page[:place], line, *page[place + 1 :]], second).parsed == 103
 
 
 def test_words_are_not_read_again() -> None:
-    page = [
-        "@base <http://ex.org/> .",
-        "<g> {",
-        *(f'<s{n}> <p> "{n % 3}" .' for n in range(50)),
-        "}",
-    ]
-    first = read_lines("\n".join(page).encode(), URL, LineMemo())
-    assert first is not None
+    words = (f'<s{n}> <p> "{n % 3}" .' for n in range(50))
+    page = ["@base <http://ex.org/> .", "<g> {", *words, "}"]
+    first = _read(page)
     # One more, so that lines are not where they were.
     page[2:52] = [f'<s{n % 50}> <p> "{(n + 1) % 3}" .' for n in range(51)]
-    second = read_lines("\n".join(page).encode(), URL, _memo(first))
-    assert second is not None
-    assert second.parsed == 0
-    assert set(second.quads()) == _whole("\n".join(page).encode())
+    assert _read(page, first).parsed == 0
     page[2:53] = [f'<s{n % 50}> <p> "new{n // 50}" .' for n in range(51)]
-    second = read_lines("\n".join(page).encode(), URL, _memo(first))
-    assert second is not None
+    second = _read(page, first)
     assert second.parsed == 2
-    assert set(second.quads()) == _whole("\n".join(page).encode())
     page[2:12] = [f'<new{n}> <p> "{n % 3}" .' for n in range(10)]
-    third = read_lines("\n".join(page).encode(), URL, _memo(second))
-    assert third is not None
+    third = _read(page, second)
     assert third.parsed == 10
     for n in range(100):
         page[2:12] = [f'<new{n}-{m}> <p> "{m % 3}" .' for m in range(10)]
-        third = read_lines("\n".join(page).encode(), URL, _memo(third))
-        assert third is not None
-        assert set(third.quads()) == _whole("\n".join(page).encode())
-    (words,) = [scope.words for scope in third.scopes.values() if scope.words]
-    assert len(words) < 6 * 70
+        third = _read(page, third)
+    (kept,) = [scope.words for scope in third.scopes.values() if scope.words]
+    assert len(kept) < 6 * 70
 
 
 @pytest.mark.parametrize(
@@ -184,25 +173,14 @@ def test_words_are_not_read_again() -> None:
         "@base <sub/> .\n<a> <b> <c{0}> .\n<g> {{\n<a> <b> <c{0}> .\n}}",
         "@prefix : <x/> .\n<a> <b> :c{0} .\n@base <http://other.example/> .\n<a> <b> :c{0} .\n"
         "@base <sub/> .\n<a> <b> <c> .\n<g> {{\n<a> <b> :c{0} .\n<c> <b> <c{0}> .\n}}",
+        # A graph may have the name of a word.
+        "<g> {{\n<g> <g> <{0}> .\n<g> <b> <g> .\n}}",
     ],
 )
-def test_each_directive_is_followed_once(page: str) -> None:
-    first = read_lines(page.format(1).encode(), URL, LineMemo())
-    assert first is not None
-    body = page.format(2).encode()
-    again = read_lines(body, URL, _memo(first))
-    assert again is not None
-    assert set(again.quads()) == _whole(body)
-
-
-def test_a_graph_may_have_the_name_of_a_word() -> None:
-    memo = LineMemo()
+def test_each_directive_and_each_graph_is_followed_once(page: str) -> None:
+    read = None
     for number in range(3):
-        body = f"<g> {{\n<g> <g> <{number}> .\n<g> <b> <g> .\n}}".encode()
-        read = read_lines(body, URL, memo)
-        assert read is not None
-        assert set(read.quads()) == _whole(body)
-        memo = _memo(read)
+        read = _read([page.format(number)], read)
 
 
 @pytest.mark.parametrize(

@@ -175,32 +175,13 @@ def test_requests_are_few(
     assert sent <= most[server.settings.max_values > 0]
 
 
-@pytest.mark.parametrize(
-    ("query", "comunica"),
-    [
-        ("?p :label ?l ; :price ?e FILTER(?e > 2000)", 98),
-        ("?r :helpful ?h ; :rating ?n FILTER(?n < 0)", 233),
-        ("?o :vendor :vendor3 ; :product ?p . ?p :price ?e FILTER(?e > 2000)", 258),
-    ],
-)
-def test_a_filter_that_lets_nothing_through_a_limit_costs_little_more_than_the_pages(
-    plain_shop: LiveServer, query: str, comunica: int
-) -> None:
-    """Comunica reads the pages, whatever the limit; we risk a few keys on top of them."""
-    found, sent = ask(plain_shop, f"SELECT * {{ {query} }} LIMIT 5")
-    assert found == []
-    assert sent <= comunica * 1.07
-
-
-def _limited(
-    server: LiveServer, store: pyoxigraph.Store, query: str, limit: int
-) -> tuple[SolutionBag, int]:
-    """So many solutions of a query, and how many requests they took."""
+def _limited(server: LiveServer, store: pyoxigraph.Store, query: str, limit: int) -> int:
+    """How many requests so many solutions of a query take."""
     found, sent = ask(server, f"SELECT * {{ {query} }} LIMIT {limit}")
     everything = bag(select(store, f"{PREFIX} SELECT * {{ {query} }}"))
     assert len(found) == min(limit, everything.total())
     assert not rows(found) - everything
-    return rows(found), sent
+    return sent
 
 
 @pytest.mark.parametrize(
@@ -220,13 +201,22 @@ def _limited(
         # Few of very many matches: the price of each is asked for.
         ("?v0 :price ?v1 . ?v0 :feature :feature19 OPTIONAL { ?v0 :price ?there }", 10, 16),
         ("?v0 :days ?v1 . ?v0 :product :product1475 OPTIONAL { ?v0 :price ?there }", 100, 16),
+        # A filter that lets nothing through: we risk a few keys on top of the pages, which Comunica
+        # reads: 98, 233, 258.
+        ("?p :label ?l ; :price ?e FILTER(?e > 2000)", 5, 104),
+        ("?r :helpful ?h ; :rating ?n FILTER(?n < 0)", 5, 249),
+        ("?o :vendor :vendor3 ; :product ?p . ?p :price ?e FILTER(?e > 2000)", 5, 276),
+        # It is known of each solution by itself that nothing takes it away. Comunica: 5.
+        ("?r :title ?t FILTER NOT EXISTS { ?r :reviewer :person41 }", 3, 5),
+        # What the filter can test is read first, although there is more of it. Comunica: 7, 64.
+        ("?o :vendor ?v ; :price ?e FILTER(?e < 50)", 1, 7),
+        ('?r :title ?t ; :product ?p FILTER(REGEX(STR(?p), "12$"))', 10, 64),
     ],
 )  # fmt: skip
 def test_a_limit_is_met_by_keys_or_by_pages_whichever_take_fewer_requests(
     plain_shop: LiveServer, oracle: pyoxigraph.Store, query: str, limit: int, most: int
 ) -> None:
-    _, sent = _limited(plain_shop, oracle, query, limit)
-    assert sent <= most
+    assert _limited(plain_shop, oracle, query, limit) <= most
 
 
 @pytest.mark.parametrize("limit", [3, 5, 20])
@@ -237,28 +227,10 @@ def test_pages_without_matches_are_given_up_for_keys(tmp_path: Path, limit: int)
     quads = [Quad(each, q, literal("x")) for each in names]
     quads += [Quad(each, p, literal("x")) for each in names[-1_000:]]
     server = LiveServer(tmp_path, quads, live=False, server=dict(PLAIN))
-    _, sent = _limited(server, store_of(quads), "?s :p ?o ; :q ?x", limit)
+    sent = _limited(server, store_of(quads), "?s :p ?o ; :q ?x", limit)
     server.close()
     # The form and the first pages; by keys alone one for each; the fragments have 60 and 10 pages.
     assert sent <= 3 + 5 * limit
-
-
-@pytest.mark.parametrize(
-    ("query", "limit", "comunica"),
-    [
-        # It is known of each solution by itself that nothing takes it away.
-        ("?r :title ?t FILTER NOT EXISTS { ?r :reviewer :person41 }", 3, 5),
-        # What the filter can test is read first, although there is more of it.
-        ("?o :vendor ?v ; :price ?e FILTER(?e < 50)", 1, 7),
-        ('?r :title ?t ; :product ?p FILTER(REGEX(STR(?p), "12$"))', 10, 64),
-    ],
-)
-def test_a_limit_is_met_as_soon_as_its_solutions_are_sure(
-    plain_shop: LiveServer, oracle: pyoxigraph.Store, query: str, limit: int, comunica: int
-) -> None:
-    found, sent = _limited(plain_shop, oracle, query, limit)
-    assert found.total() == limit
-    assert sent <= comunica
 
 
 @pytest.mark.parametrize(
