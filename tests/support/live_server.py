@@ -1,14 +1,14 @@
 """The real server in process, on a manual clock, as a session for the client."""
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import requests
 
 from annotations.clock import Clock, ManualClock
-from annotations.labels import Fact
+from annotations.labels import Expiration, Fact
 from annotations.terms import Quad
 from tests.support.stores import kept_store
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
@@ -62,6 +62,16 @@ class LiveServer:
         """Publish labelled facts now, and withdraw others."""
         assert self.live is not None
         self.live.publish(list(facts), self.clock.now(), withdrawn=list(withdrawn))
+
+    def publish_rounds(self, period: timedelta, quads_of: Callable[[int], Iterable[Quad]]) -> None:
+        """Publish the quads of round 0 for a period, at its end those of round 1, and so on."""
+
+        def publish(number: int) -> None:
+            end = Expiration(self.clock.now() + period)
+            self.publish(Fact(quad, end) for quad in quads_of(number))
+            self.clock.schedule(end.end, lambda: publish(number + 1))
+
+        publish(0)
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.shelf import Shelf
@@ -150,14 +149,9 @@ def test_what_is_wrong_is_raised_where_one_waits(tmp_path: Path) -> None:
 
 def test_hours_of_updates_on_a_manual_clock(tmp_path: Path) -> None:
     server, hour = LiveServer(tmp_path), 3600 * SECOND
-
-    def publish(number: int) -> None:
-        quad = Quad(iri("http://ex.org/0"), DELAY, literal(str(number)))
-        server.publish([Fact(quad, Expiration(server.clock.now() + hour))])
-
-    for number in range(24):
-        server.clock.schedule(START + number * hour, lambda n=number: publish(n))
-    server.clock.advance_to(START)
+    server.publish_rounds(
+        hour, lambda number: [Quad(iri("http://ex.org/0"), DELAY, literal(str(number)))]
+    )
 
     async def follow(client: AsyncClient) -> list[str]:
         query, until = f"SELECT ?d {{ ?s {DELAY} ?d }}", START + 23.5 * hour

@@ -356,23 +356,15 @@ def test_a_continuous_query_packs_its_blocks_anew(tmp_path: Path) -> None:
     )
     t, minute = "http://example.org/", timedelta(minutes=1)
 
-    def publish(now: int) -> None:
-        """Trains now … now + 11 stand on the board; every train has a delay."""
-        end = Expiration(START + (now + 1) * minute)
-        late = Expiration(START + 1000 * minute)
-        facts = [
-            Fact(Quad(iri(f"{t}{now + n}"), iri(t + "board"), literal("1")), end) for n in range(12)
-        ]
-        if now == 0:
-            facts += [
-                Fact(Quad(iri(f"{t}{n}"), iri(t + "delay"), literal(f"late {n}")), late)
-                for n in range(500)
-            ]
-        server.publish(facts)
-
-    for now in range(30):
-        server.clock.schedule(START + now * minute, lambda now=now: publish(now))
-    server.clock.advance_to(START)
+    late = Expiration(START + 1000 * minute)
+    server.publish(
+        Fact(Quad(iri(f"{t}{n}"), iri(t + "delay"), literal(f"late {n}")), late) for n in range(500)
+    )
+    # Trains now … now + 11 stand on the board; every train has a delay.
+    server.publish_rounds(
+        minute,
+        lambda now: [Quad(iri(f"{t}{now + n}"), iri(t + "board"), literal("1")) for n in range(12)],
+    )
     sent = []
     with server.client() as client:
         query = f"SELECT ?s ?d {{ ?s <{t}board> ?b ; <{t}delay> ?d }}"

@@ -181,14 +181,10 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(
     )  # fmt: skip
     minute = timedelta(minutes=1)
 
-    def publish(now: int) -> None:
-        """Item `now` stands on the board for a minute."""
-        fact = Quad(iri(f"{ex}{now}"), iri(ex + "board"), literal("1"))
-        here.publish([Fact(fact, Expiration(START + (now + 1) * minute))])
-
-    for now in range(12):
-        here.clock.schedule(START + now * minute, lambda now=now: publish(now))
-    here.clock.advance_to(START)
+    # Item `now` stands on the board for a minute.
+    here.publish_rounds(
+        minute, lambda now: [Quad(iri(f"{ex}{now}"), iri(ex + "board"), literal("1"))]
+    )
     out = range(3, 6)
     faulty = Faulty(
         there.app, lambda _: "garbage" if (here.clock.now() - START) // minute in out else ""

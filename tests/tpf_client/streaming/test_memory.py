@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client.streaming import streamer
@@ -24,23 +23,12 @@ NAMES = [
 ]
 
 
-class Sensors:
-    """Values that nobody has seen before, every ten seconds."""
-
-    def __init__(self, server: LiveServer) -> None:
-        self._server = server
-        self._round = 0
-        self()
-
-    def _fact(self, number: int, end: Expiration) -> Fact:
-        value = literal(f"{self._round}.{number}")
-        return Fact(Quad(iri(f"{EX}{number}"), iri(EX + "value"), value), end)
-
-    def __call__(self) -> None:
-        self._round += 1
-        end = Expiration(self._server.clock.now() + PERIOD)
-        self._server.publish(self._fact(number, end) for number in range(SENSORS))
-        self._server.clock.schedule(end.end, self)
+def values(number: int) -> list[Quad]:
+    """Values that nobody has seen before."""
+    return [
+        Quad(iri(f"{EX}{sensor}"), iri(EX + "value"), literal(f"{number}.{sensor}"))
+        for sensor in range(SENSORS)
+    ]
 
 
 def test_a_query_forgets_the_terms_of_the_past(
@@ -48,7 +36,7 @@ def test_a_query_forgets_the_terms_of_the_past(
 ) -> None:
     monkeypatch.setattr(streamer, "LEAST_TERMS", 300)
     server = LiveServer(tmp_path, NAMES, max_age=3600)
-    Sensors(server)
+    server.publish_rounds(PERIOD, values)
     seen: Counter[tuple[str | None, ...]] = Counter()
     plans, terms = set(), []
     with server.client() as client:
@@ -77,7 +65,7 @@ def test_a_query_forgets_the_terms_of_the_past(
 def test_what_many_streams_keep(tmp_path: Path) -> None:
     """Pages and connections are shared: what comes with each stream is its rows and its plan."""
     server = LiveServer(tmp_path, NAMES, max_age=3600)
-    Sensors(server)
+    server.publish_rounds(PERIOD, values)
     with server.client() as client:
         tracemalloc.start()
         try:

@@ -19,32 +19,16 @@ PERIOD = timedelta(seconds=10)
 QUERY = "SELECT ?delay {{ <http://example.org/{}> <http://example.org/train#delay> ?delay }}"
 
 
-class Trains:
-    """Publishes a delay of each train, the same for all, at every period."""
-
-    def __init__(self, server: LiveServer, trains: int, clock_period: timedelta = PERIOD) -> None:
-        self._server = server
-        self._trains = trains
-        self._period = clock_period
-        self.round = 0
-        self()
-
-    def __call__(self) -> None:
-        now = self._server.clock.now()
-        end = Expiration(now + self._period)
-        self._server.publish(
-            Fact(
-                Quad(
-                    iri(f"http://example.org/{number}"),
-                    iri("http://example.org/train#delay"),
-                    literal(str(self.round)),
-                ),
-                end,
-            )
-            for number in range(self._trains)
-        )
-        self.round += 1
-        self._server.clock.schedule(now + self._period, self)
+def run_trains(server: LiveServer, trains: int) -> None:
+    """Publish a delay of each train, the same for all, at every period."""
+    delay = iri("http://example.org/train#delay")
+    server.publish_rounds(
+        PERIOD,
+        lambda number: [
+            Quad(iri(f"http://example.org/{train}"), delay, literal(str(number)))
+            for train in range(trains)
+        ],
+    )
 
 
 def _collect(seen: list[str], update: Update) -> None:
@@ -58,7 +42,7 @@ def _delays(update: Update) -> list[str]:
 def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None:
     """They share requests: what all of them look at is asked for once per period."""
     server = LiveServer(tmp_path)
-    Trains(server, 10)
+    run_trains(server, 10)
     seen: list[list[str]] = [[] for _ in range(1000)]
     threads = threading.active_count()
     with server.client() as client:
@@ -81,7 +65,7 @@ def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None
 
 def test_a_callback_that_fails_ends_its_own_query_alone(tmp_path: Path) -> None:
     server = LiveServer(tmp_path)
-    Trains(server, 1)
+    run_trains(server, 1)
     seen: list[str] = []
 
     def fail(update: Update) -> None:
@@ -150,7 +134,7 @@ def test_a_stream_has_one_consumer(tmp_path: Path) -> None:
 
 def test_closing_the_client_ends_its_streams(tmp_path: Path) -> None:
     server = LiveServer(tmp_path)
-    Trains(server, 1)
+    run_trains(server, 1)
     came = threading.Event()
     client = Client(server.url, session=server.session(), clock=SystemClock(), parallelism=2)
     # On the clock of the machine the labels have ended long ago: the query waits.

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,26 +55,6 @@ def _static() -> list[Quad]:
     ]
 
 
-class Rooms:
-    """A thousand values that hold for an hour, but one, which changes every ten seconds."""
-
-    def __init__(self, server: LiveServer) -> None:
-        self._server = server
-        self._round = 0
-        server.publish(self._fact(number, 3600, 1) for number in range(1, FACTS))
-        self()
-
-    def _fact(self, number: int, seconds: int, value: int) -> Fact:
-        now = self._server.clock.now()
-        quad = Quad(_room(number), iri(EX + "value"), _number(value))
-        return Fact(quad, Expiration(now + timedelta(seconds=seconds)))
-
-    def __call__(self) -> None:
-        self._round += 1
-        self._server.publish([self._fact(0, 10, self._round)])
-        self._server.clock.schedule(self._server.clock.now() + timedelta(seconds=10), self)
-
-
 def _meters(stream: Stream) -> list[Meter]:
     running = stream.streamer.running
     assert running is not None
@@ -82,10 +63,15 @@ def _meters(stream: Stream) -> list[Meter]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path, _static(), page_size=1000, max_age=3600)
-    Rooms(server)
-    yield server
-    server.close()
+    """A thousand values that hold for an hour, but one, which changes every ten seconds."""
+    with LiveServer(tmp_path, _static(), page_size=1000, max_age=3600) as server:
+        end = Expiration(server.clock.now() + timedelta(hours=1))
+        values = (Quad(_room(n), iri(EX + "value"), _number(1)) for n in range(1, FACTS))
+        server.publish(Fact(quad, end) for quad in values)
+        server.publish_rounds(
+            timedelta(seconds=10), lambda n: [Quad(_room(0), iri(EX + "value"), _number(n + 1))]
+        )
+        yield server
 
 
 @pytest.mark.parametrize("view", ["plain", *(method.name for method in METHODS)])
@@ -170,15 +156,11 @@ def test_what_changes_together_is_asked_for_together(tmp_path: Path, values: int
     server = LiveServer(tmp_path, server={"max_values": values}, max_age=3600)
     delays = {"value": 10, "state": 10, "door": 60}
 
-    def publish(name: str, round_: int = 0) -> None:
-        now, seconds = server.clock.now(), delays[name]
-        end = Expiration(now + timedelta(seconds=seconds))
-        quads = (Quad(_room(n), iri(EX + name), _number(round_ + n)) for n in range(90))
-        server.publish(Fact(quad, end) for quad in quads)
-        server.clock.schedule(end.end, lambda: publish(name, round_ + 1))
+    def values(name: str, round_: int) -> list[Quad]:
+        return [Quad(_room(n), iri(EX + name), _number(round_ + n)) for n in range(90)]
 
-    for name in delays:
-        publish(name)
+    for name, seconds in delays.items():
+        server.publish_rounds(timedelta(seconds=seconds), partial(values, name))
     query = "PREFIX : <http://example.org/> SELECT * { ?r :value ?v ; :state ?s ; :door ?d }"
     asked = []
     with server.client() as client:
