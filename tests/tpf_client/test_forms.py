@@ -1,4 +1,4 @@
-"""All forms of queries by every interface: one table."""
+"""All forms of queries by every interface: one table; and unknown functions in all of them."""
 
 import json
 from collections.abc import Callable
@@ -23,6 +23,8 @@ from tests.support.wsgi_adapter import WsgiAdapter
 from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client, Solutions
 from tpf_client.app.endpoint import SparqlEndpoint
+from tpf_client.app.serving import app
+from tpf_client.errors import UnsupportedQueryError
 
 EX = "http://example.org/"
 P = f"PREFIX : <{EX}> "
@@ -203,3 +205,91 @@ def test_a_description_takes_few_requests(tmp_path: Path) -> None:
         client.query(P + "DESCRIBE * { ?s :name '8' }")
         assert len(server.log) - before <= 5
     server.close()
+
+
+# ------------------------------------- unknown functions: an error in SPARQL, or refused
+
+
+CALL = f"<{EX}unknown>(?o)"
+CALLS = [
+    f"SELECT * {{ ?s ?p ?o BIND({CALL} AS ?x) }}",
+    f"SELECT (MAX({CALL}) AS ?x) {{ ?s ?p ?o }}",
+    f"SELECT * {{ ?s ?p ?o }} ORDER BY {CALL}",
+    f"SELECT * {{ ?s ?p ?o OPTIONAL {{ ?s ?q ?o FILTER EXISTS {{ ?s ?p ?o FILTER {CALL} }} }} }}",
+    f"ASK {{ ?s ?p ?o FILTER {CALL} }}",
+    f"CONSTRUCT {{ ?s ?p ?x }} {{ ?s ?p ?o BIND({CALL} AS ?x) }}",
+    f"DESCRIBE ?x {{ ?s ?p ?o BIND({CALL} AS ?x) }}",
+]
+
+
+@pytest.fixture(scope="module")
+def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    quads = [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))]
+    with LiveServer(tmp_path_factory.mktemp("strict"), quads, live=False) as server:
+        yield server
+
+
+@pytest.mark.parametrize("query", CALLS)
+def test_unknown_functions_by_the_library(strict_server: LiveServer, query: str) -> None:
+    with strict_server.client(strict=False) as client:
+        found = client.query(query)
+        if isinstance(found, Solutions):
+            assert [row.get("x") for row in found] == [None]
+        else:
+            assert not found
+    del strict_server.log[:]
+    with (
+        strict_server.client(strict=True) as client,
+        pytest.raises(UnsupportedQueryError, match="unknown>"),
+    ):
+        client.query(query)
+    assert strict_server.log == []
+
+
+def test_unknown_functions_in_a_stream(strict_server: LiveServer) -> None:
+    with (
+        strict_server.client(strict=True) as client,
+        pytest.raises(UnsupportedQueryError, match="unknown>"),
+    ):
+        client.stream(CALLS[0])
+    with strict_server.client(strict=False) as client:
+        (update,) = client.stream(CALLS[0])
+        assert len(update.added) == 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_unknown_functions_by_the_command(
+    strict_server: LiveServer, strict: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        tpf_client.app.cli, "Client", lambda *_, strict, **__: strict_server.client(strict=strict)
+    )
+    arguments = [strict_server.url, "-q", CALLS[0], *(["--strict"] if strict else [])]
+    result = CliRunner().invoke(tpf_client.app.cli.app, arguments, catch_exceptions=False)
+    assert result.exit_code == strict
+    if strict:
+        assert result.stderr == f"tpf-query: unknown function <{EX}unknown>\n"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_unknown_functions_by_the_endpoint(strict_server: LiveServer, strict: bool) -> None:
+    with strict_server.client(strict=strict) as client:
+        code, _, body = call(SparqlEndpoint(client), query=urlencode({"query": CALLS[0]}))
+    assert code == (400 if strict else 200)
+    assert (b"unknown function" in body) is strict
+
+
+def test_unknown_functions_by_the_command_that_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def client(*_urls: str, strict: bool, **_options: Any) -> Client:
+        assert strict
+        raise StoppedError
+
+    monkeypatch.setattr("tpf_client.app.serving.Client", client)
+    monkeypatch.setattr("tpf_client.app.serving.listen", lambda *_: None)
+
+    arguments = ["http://server.test/x", "--port", "0", "--strict"]
+    with pytest.raises(StoppedError):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)

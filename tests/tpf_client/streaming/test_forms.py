@@ -11,7 +11,7 @@ from rdflib import Literal, URIRef
 from typer.testing import CliRunner
 
 import tpf_client.app.cli
-from annotations.labels import Expiration, Fact
+from annotations.namespaces import XSD_INTEGER
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client, Update
@@ -30,32 +30,18 @@ DESCRIBE = f"DESCRIBE <{EX}a>"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LiveServer]:
     """Delays of two trains: (a: 1, b: 0), at 10 s (a: 2, b: 1), at 20 s (a: 2), then none."""
-    server = LiveServer(tmp_path)
+    rounds = [{"a": 1, "b": 0}, {"a": 2, "b": 1}, {"a": 2}]
 
-    def publish(seconds: int, **trains: int) -> None:
-        def now() -> None:
-            server.publish(
-                Fact(
-                    Quad(
-                        iri(EX + name),
-                        iri(f"{EX}delay"),
-                        literal(str(delay), datatype="http://www.w3.org/2001/XMLSchema#integer"),
-                    ),
-                    Expiration(START + (seconds + 10) * SECOND),
-                )
-                for name, delay in trains.items()
-            )
+    def delays(number: int) -> list[Quad]:
+        trains = rounds[number] if number < len(rounds) else {}
+        return [
+            Quad(iri(EX + name), iri(f"{EX}delay"), literal(str(n), datatype=XSD_INTEGER))
+            for name, n in trains.items()
+        ]
 
-        if seconds:
-            server.clock.schedule(START + seconds * SECOND, now)
-        else:
-            now()
-
-    publish(0, a=1, b=0)
-    publish(10, a=2, b=1)
-    publish(20, a=2)
-    yield server
-    server.close()
+    with LiveServer(tmp_path) as server:
+        server.publish_rounds(10 * SECOND, delays)
+        yield server
 
 
 def updates(server: LiveServer, query: str) -> list[tuple[float, Update]]:

@@ -1,5 +1,7 @@
-"""What a tick costs: requests and rows go by what changed, not by how much there is."""
+"""What a tick costs goes by what changed, and what a query keeps by what it looks at."""
 
+import os
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,13 +14,14 @@ import pytest
 from annotations.labels import Expiration, Fact
 from annotations.methods import METHODS
 from annotations.terms import Quad, Term, iri, literal
-from tests.support.live_server import LiveServer
+from tests.support.live_server import START, LiveServer
 from tpf_client import Stream, Update
 from tpf_client.dataflow.node import Meter
 from tpf_client.fragments import page_reader
 from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import Lines, read_lines
 from tpf_client.planner.live_fragment import HeldFacts
+from tpf_client.streaming import streamer
 
 EX = "http://example.org/"
 FACTS = 1000
@@ -156,11 +159,11 @@ def test_what_changes_together_is_asked_for_together(tmp_path: Path, values: int
     server = LiveServer(tmp_path, server={"max_values": values}, max_age=3600)
     delays = {"value": 10, "state": 10, "door": 60}
 
-    def values(name: str, round_: int) -> list[Quad]:
+    def of_round(name: str, round_: int) -> list[Quad]:
         return [Quad(_room(n), iri(EX + name), _number(round_ + n)) for n in range(90)]
 
     for name, seconds in delays.items():
-        server.publish_rounds(timedelta(seconds=seconds), partial(values, name))
+        server.publish_rounds(timedelta(seconds=seconds), partial(of_round, name))
     query = "PREFIX : <http://example.org/> SELECT * { ?r :value ?v ; :state ?s ; :door ?d }"
     asked = []
     with server.client() as client:
@@ -176,3 +179,73 @@ def test_what_changes_together_is_asked_for_together(tmp_path: Path, values: int
     server.close()
     # What seldom changes is read with the others when it does, and alone to know when it does next.
     assert asked == ([2, 2, 2, 2, 2, 3, 2, 2] if values == 0 else [1, 1, 1, 1, 1, 1, 2, 1])
+
+
+SENSORS = 50
+STREAMS = int(os.environ.get("TPF_STREAMS", "40"))
+PERIOD = timedelta(seconds=10)
+SENSOR_QUERY = f"SELECT * {{ ?s <{EX}name> ?name ; <{EX}value> ?v }}"
+NAMES = [
+    Quad(iri(f"{EX}{number}"), iri(EX + "name"), literal(f"sensor {number}"))
+    for number in range(SENSORS)
+]
+
+
+def sensor_values(number: int) -> list[Quad]:
+    """Values that nobody has seen before."""
+    return [
+        Quad(iri(f"{EX}{sensor}"), iri(EX + "value"), literal(f"{number}.{sensor}"))
+        for sensor in range(SENSORS)
+    ]
+
+
+def test_a_query_forgets_the_terms_of_the_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamer, "LEAST_TERMS", 300)
+    server = LiveServer(tmp_path, NAMES, max_age=3600)
+    server.publish_rounds(PERIOD, sensor_values)
+    seen: Counter[tuple[str | None, ...]] = Counter()
+    plans, terms = set(), []
+    with server.client() as client:
+        stream = client.stream(SENSOR_QUERY, until=START + 60 * PERIOD)
+        for update in stream:
+            seen.update(solution.row for solution in update.added)
+            seen.subtract(solution.row for solution in update.removed)
+            seen = +seen
+            assert seen == Counter(solution.row for solution in update.results)
+            assert len(update.added) == SENSORS
+            assert {solution.valid_until for solution in update.added} == {update.valid_until}
+            running = stream.streamer.running
+            assert running is not None
+            plans.add(id(running))
+            terms.append(len(running.evaluation.dictionary))
+        evaluations = stream.streamer.evaluations
+    requests = len(server.log)
+    server.close()
+    assert len(terms) == evaluations == 61
+    assert max(terms) <= 2 * 300 + SENSORS
+    assert len(plans) > 2
+    # Planning anew now and then is no burden for the server.
+    assert requests <= 2 * evaluations
+
+
+def test_what_many_streams_keep(tmp_path: Path) -> None:
+    """Pages and connections are shared: what comes with each stream is its rows and its plan."""
+    server = LiveServer(tmp_path, NAMES, max_age=3600)
+    server.publish_rounds(PERIOD, sensor_values)
+    with server.client() as client:
+        tracemalloc.start()
+        try:
+            # The first one brings the pages, and code that had not run before.
+            streams = [iter(client.stream(SENSOR_QUERY)) for _ in range(1 + STREAMS)]
+            assert len(next(streams[0]).added) == SENSORS
+            before = tracemalloc.get_traced_memory()[0]
+            for updates in streams[1:]:
+                assert len(next(updates).added) == SENSORS
+            kept = (tracemalloc.get_traced_memory()[0] - before) / STREAMS
+        finally:
+            tracemalloc.stop()
+    server.close()
+    print(f"{STREAMS} streams of {SENSORS} rows: {kept / 1000:.0f} kB each")  # noqa: T201 - with -s
+    assert kept < 250_000
