@@ -45,80 +45,36 @@ QUERIES = [
 HUGE = "9" * 5_000
 NUMBERS = ["0", "-1", "1", HUGE, "1e400", "NaN", "٣", "99999999999999999999", "0" * 5_000, ""]
 INSTANTS = [
-    "0001-01-01T00:00:00Z",
-    "9999-12-31T23:59:59.999999Z",
-    "0001-01-01T00:00:00+14:00",
-    "9999-12-31T23:59:59-14:00",
-    "-0001-01-01T00:00:00Z",
-    f"{HUGE}-01-01T00:00:00Z",
-    f"2015-12-08T10:20:00.{HUGE}Z",
-    "now",
-    "2015-12-08T10:20:00Z",
-    "2015-12-08T10:19:00Z",
-    "2015-12-08T10:20:00.000001Z",
-    "2038-01-19T03:14:08Z",
-    "",
-]
+    "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-14:00", "-0001-01-01T00:00:00Z", f"{HUGE}-01-01T00:00:00Z",
+    f"2015-12-08T10:20:00.{HUGE}Z", "now", "2015-12-08T10:20:00Z", "2015-12-08T10:19:00Z",
+    "2015-12-08T10:20:00.000001Z", "2038-01-19T03:14:08Z", "",
+]  # fmt: skip
 DATES = [
-    "Fri, 31 Dec 9999 23:59:59 GMT",
-    "Mon, 01 Jan 0001 00:00:00 GMT",
-    "Fri, 31 Dec 9999 23:59:59 -2359",
-    "Mon, 01 Jan 0001 00:00:00 +2359",
-    "Tue, 08 Dec 2015 10:20:00 GMT",
-    f"Tue, 08 Dec {HUGE} 10:20:00",
-    "Tue, 08 Dec 2015 10:20:00 +999999999999",
-    "x",
-    "0",
-    "Tue, 08 Dec 1970 10:20:00 GMT",
-    "Tue, 08 Dec 2015 10:19:00 GMT",
-    "(" * 10_000,
-]
+    "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT",
+    "Fri, 31 Dec 9999 23:59:59 -2359", "Mon, 01 Jan 0001 00:00:00 +2359",
+    "Tue, 08 Dec 2015 10:20:00 GMT", f"Tue, 08 Dec {HUGE} 10:20:00",
+    "Tue, 08 Dec 2015 10:20:00 +999999999999", "x", "0", "Tue, 08 Dec 1970 10:20:00 GMT",
+    "Tue, 08 Dec 2015 10:19:00 GMT", "(" * 10_000,
+]  # fmt: skip
 IRIS = [
-    "http://inside.test/",
-    BASE + "trains?page=1",
-    BASE + "trains?page=2&x=",
-    "http://inside.test:1\\@server.test/",
-    "http://server.test@inside.test/",
-    "//inside.test/",
-    "http://server.test:99999/",
-    "",
-    "#",
-    "?",
-    "a:b",
-    BASE + "trains?" + "page" * 2_000,
-    BASE + "trains" + "?page=" * 2_000,
-    BASE + "x" * 300_000,
-    "http://[",
-    "\\u0000",
-    "file:///etc/passwd",
-    BASE + ".well-known/genid/x",
-    BASE + "trains?page=" + "9" * 400,
-]
+    "http://inside.test/", BASE + "trains?page=1", BASE + "trains?page=2&x=",
+    "http://inside.test:1\\@server.test/", "http://server.test@inside.test/", "//inside.test/",
+    "http://server.test:99999/", "", "#", "?", "a:b", BASE + "trains?" + "page" * 2_000,
+    BASE + "trains" + "?page=" * 2_000, BASE + "x" * 300_000, "http://[", "\\u0000",
+    "file:///etc/passwd", BASE + ".well-known/genid/x", BASE + "trains?page=" + "9" * 400,
+]  # fmt: skip
 TEMPLATES = [
-    BASE + "trains{?subject,predicate,object",
-    "{+subject}",
-    BASE + "{subject:99999999999999}",
-    HUGE,
-    "http://server.test{subject}",
-    BASE + "trains" + "{subject}" * 1_000,
-    "{?" + "x," * 100_000 + "}",
-    "http://inside.test/{?subject,predicate,object}",
-    BASE + "trains{?subject:x}",
-    "{}",
-    "}{",
-    "",
-]
+    BASE + "trains{?subject,predicate,object", "{+subject}", BASE + "{subject:99999999999999}",
+    HUGE, "http://server.test{subject}", BASE + "trains" + "{subject}" * 1_000,
+    "{?" + "x," * 100_000 + "}", "http://inside.test/{?subject,predicate,object}",
+    BASE + "trains{?subject:x}", "{}", "}{", "",
+]  # fmt: skip
 BODIES = [
-    b"",
-    b"\xff\xfe",
-    b"<<(" * 10_000,
-    b'"' * 50_000,
-    b"[" * 50_000,
-    b"(" * 50_000,
-    b"{" * 50_000,
+    b"", b"\xff\xfe", b"<<(" * 10_000, b'"' * 50_000, b"[" * 50_000, b"(" * 50_000, b"{" * 50_000,
     b"@prefix a: <a:" + b"a" * 10_000 + b"> . " + b"a:a a:a a:a . " * 50_000,
     b"<a:s> <a:p> " + b"<<( <a:s> <a:p> " * 5_000 + b"<a:o>" + b" )>>" * 5_000 + b" .",
-]
+]  # fmt: skip
 FIELDS: dict[str, list[str]] = {
     "Date": DATES,
     "Expires": DATES,
@@ -144,20 +100,9 @@ FIELDS: dict[str, list[str]] = {
     "Link": ["<" * 1_000, "\x1b[2J"],
 }
 STATUSES = [
-    "200 OK",
-    "206 \x1b[2J",
-    "304 Not Modified",
-    "301 Moved",
-    "302 Found",
-    "303 See",
-    "400 No",
-    "404 No",
-    "410 Gone",
-    "429 Slow",
-    "500 Oops",
-    "503 Busy",
-    "200 " + "x" * 10_000,
-]
+    "200 OK", "206 \x1b[2J", "304 Not Modified", "301 Moved", "302 Found", "303 See", "400 No",
+    "404 No", "410 Gone", "429 Slow", "500 Oops", "503 Busy", "200 " + "x" * 10_000,
+]  # fmt: skip
 
 
 def distorted(
