@@ -32,13 +32,12 @@ def _delays(end: float) -> list[Fact]:
 def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
     tmp_path: Path,
 ) -> None:
-    server = LiveServer(tmp_path, [], max_age=10)
-    server.publish(_delays(10))
-    # Each time later, and always when the pages that tell of nothing are fresh for long.
-    for end, late in ((10, 0.4), (20, 0.9), (30, 2.0)):
-        at = START + timedelta(seconds=end + late)
-        server.clock.schedule(at, lambda end=end: server.publish(_delays(end + 10)))
-    with server.client() as client:
+    with LiveServer(tmp_path, [], max_age=10) as server, server.client() as client:
+        server.publish(_delays(10))
+        # Each time later, and always when the pages that tell of nothing are fresh for long.
+        for end, late in ((10, 0.4), (20, 0.9), (30, 2.0)):
+            at = START + timedelta(seconds=end + late)
+            server.clock.schedule(at, lambda end=end: server.publish(_delays(end + 10)))
         stream = client.stream(
             "SELECT * { ?d <http://example.org/train#delay> ?delay }",
             until=START + timedelta(seconds=100),
@@ -47,7 +46,6 @@ def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
         for update in stream:
             states.append(((update.at - START).total_seconds(), len(update.results)))
             requests.append(len(server.log))
-    server.close()
     # Back within twice the delay, at the cost of one request each time it looks.
     empty = [(at, back) for (at, n), (back, _) in pairwise(states) if n == 0]
     assert [at for at, _ in empty] == [10, 20, 30]
@@ -93,9 +91,8 @@ def test_no_period_is_zero(name: str) -> None:
 
 
 def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, [], max_age=10)
-    server.publish(_delays(10))
-    with server.client() as client:
+    with LiveServer(tmp_path, [], max_age=10) as server, server.client() as client:
+        server.publish(_delays(10))
         stream = client.stream(
             "SELECT * { ?d <http://example.org/train#delay> ?delay }",
             until=START + timedelta(seconds=20),
@@ -103,7 +100,6 @@ def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
             quiet=True,
         )
         instants = [(update.at - START).total_seconds() for update in stream]
-    server.close()
     assert instants[:2] == [0, 10]
     assert all(later - at >= 3 for at, later in pairwise(instants))
     assert len(instants) <= 5

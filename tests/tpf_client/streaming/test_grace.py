@@ -237,15 +237,14 @@ def stream_of(server: LiveServer, client: Client, query: str, grace: float) -> I
 
 
 def test_the_end_of_a_grace_takes_no_request(tmp_path) -> None:
-    server = LiveServer(tmp_path, max_age=60.0)
-    start = server.clock.now()
-    subjects = [iri(f"{EX}t{number}") for number in range(4)]
-    server.publish([
-        Fact(PAGE._replace(subject=subject), Expiration(start + timedelta(seconds=end)))
-        for subject, end in zip(subjects, (3, 3.6, 4.8, 50), strict=True)
-    ])  # fmt: skip
-    query = f"SELECT ?t {{ ?t <{EX}delay> ?delay }}"
-    with server.client() as client:
+    with LiveServer(tmp_path, max_age=60.0) as server, server.client() as client:
+        start = server.clock.now()
+        subjects = [iri(f"{EX}t{number}") for number in range(4)]
+        server.publish([
+            Fact(PAGE._replace(subject=subject), Expiration(start + timedelta(seconds=end)))
+            for subject, end in zip(subjects, (3, 3.6, 4.8, 50), strict=True)
+        ])  # fmt: skip
+        query = f"SELECT ?t {{ ?t <{EX}delay> ?delay }}"
         until = start + timedelta(seconds=20)
         told = []
         for update in client.stream(query, grace=4, until=until):
@@ -262,7 +261,6 @@ def test_the_end_of_a_grace_takes_no_request(tmp_path) -> None:
         (7.6, [f"{EX}t1"], 3),
         (8.8, [f"{EX}t2"], 3),
     ]
-    server.close()
 
 
 @pytest.mark.parametrize("view", ["plain", "named-graph"])

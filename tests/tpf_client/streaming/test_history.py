@@ -240,12 +240,10 @@ def test_labels_of_nothing_do_not_hide_others(tmp_path: Path) -> None:
         Quad(iri("http://e/nothing"), iri(tmp + "expiration"), FACT.quad.object),
         *method_named("named-graph").encode(FACT, NAMING),
     ]
-    server = LiveServer(tmp_path, quads, live=False)
-    server.clock.advance_to(START)
-    with server.client() as client:
+    with LiveServer(tmp_path, quads, live=False) as server, server.client() as client:
+        server.clock.advance_to(START)
         update = next(iter(client.stream(QUERY)))
         assert [solution.valid_until for solution in update.results] == [START + timedelta(365)]
-    server.close()
 
 
 @pytest.mark.parametrize("method", METHOD_NAMES)

@@ -165,13 +165,11 @@ def test_blank_nodes_are_asked_for_by_their_iris(tmp_path: Path, view: tuple[str
 
 
 def test_what_begins_between_two_seconds_is_seen_then(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, [], page_labels=True)
-    server.clock.advance_to(START)
-    begins = START + timedelta(seconds=2.7)
-    ends = begins + timedelta(seconds=0.55)
-    server.publish([Fact(Quad(iri("http://e/a"), SAYS, literal("x")), Interval(begins, ends))])
-    with server.client() as client:
+    with LiveServer(tmp_path, [], page_labels=True) as server, server.client() as client:
+        server.clock.advance_to(START)
+        begins = START + timedelta(seconds=2.7)
+        ends = begins + timedelta(seconds=0.55)
+        server.publish([Fact(Quad(iri("http://e/a"), SAYS, literal("x")), Interval(begins, ends))])
         updates = client.stream(f"SELECT * {{ ?s {SAYS} ?o }}", until=ends)
         seen = [(update.at, len(update.results)) for update in updates]
-    server.close()
     assert seen == [(START, 0), (begins, 1), (ends, 0)]

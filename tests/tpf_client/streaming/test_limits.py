@@ -229,17 +229,16 @@ def test_watching_reads_no_more_than_asking_once(big: LiveServer, query: str) ->
 
 
 def test_a_limit_is_refilled_from_what_was_not_read(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, max_age=1000, page_size=10)
-    start = server.clock.now()
-    delay = iri(f"{E}delay")
-    server.publish([
-        Fact(Quad(iri(f"{E}t{n:04}"), delay, literal("1")),
-             Expiration(start + timedelta(seconds=10 + n // 10)))
-        for n in range(500)
-    ])  # fmt: skip
-    query = f"SELECT * {{ ?t <{E}delay> ?delay }} LIMIT 12"
-    sizes, requests, kept = [], [], []
-    with server.client() as client:
+    with LiveServer(tmp_path, max_age=1000, page_size=10) as server, server.client() as client:
+        start = server.clock.now()
+        delay = iri(f"{E}delay")
+        server.publish([
+            Fact(Quad(iri(f"{E}t{n:04}"), delay, literal("1")),
+                 Expiration(start + timedelta(seconds=10 + n // 10)))
+            for n in range(500)
+        ])  # fmt: skip
+        query = f"SELECT * {{ ?t <{E}delay> ?delay }} LIMIT 12"
+        sizes, requests, kept = [], [], []
         before = 0
         for update in client.stream(query, until=start + timedelta(seconds=40)):
             assert update.error is None
@@ -247,7 +246,6 @@ def test_a_limit_is_refilled_from_what_was_not_read(tmp_path: Path) -> None:
             kept.append(len(update.removed))
             requests.append(len(server.log) - before)
             before = len(server.log)
-    server.close()
     assert set(sizes) == {12}
     # Rows stay until their own facts end, ten of them at a time.
     assert max(kept) <= 12

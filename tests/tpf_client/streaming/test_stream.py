@@ -41,11 +41,10 @@ def _delays(update: Update) -> list[str]:
 
 def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None:
     """They share requests: what all of them look at is asked for once per period."""
-    server = LiveServer(tmp_path)
-    run_trains(server, 10)
-    seen: list[list[str]] = [[] for _ in range(1000)]
-    threads = threading.active_count()
-    with server.client() as client:
+    with LiveServer(tmp_path) as server, server.client() as client:
+        run_trains(server, 10)
+        seen: list[list[str]] = [[] for _ in range(1000)]
+        threads = threading.active_count()
         streams = [
             client.stream(QUERY.format(number % 10)).start(partial(_collect, seen[number]))
             for number in range(1000)
@@ -58,26 +57,23 @@ def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None
             stream.close()
         client.scheduler.run(until=START + 4.5 * PERIOD)
         assert all(stream.wait(0) for stream in streams[:500])
-    server.close()
     assert seen[:500] == [["0", "1", "2", "3"]] * 500
     assert seen[500:] == [["0", "1", "2", "3", "4"]] * 500
 
 
 def test_a_callback_that_fails_ends_its_own_query_alone(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path)
-    run_trains(server, 1)
-    seen: list[str] = []
+    with LiveServer(tmp_path) as server, server.client() as client:
+        run_trains(server, 1)
+        seen: list[str] = []
 
-    def fail(update: Update) -> None:
-        raise LookupError(update.at.isoformat())
+        def fail(update: Update) -> None:
+            raise LookupError(update.at.isoformat())
 
-    with server.client() as client:
         bad = client.stream(QUERY.format(0)).start(fail)
         client.stream(QUERY.format(0)).start(lambda update: seen.extend(_delays(update)))
         client.scheduler.run(until=START + 1.5 * PERIOD)
         with pytest.raises(LookupError, match="2015-12-08"):
             bad.wait()
-    server.close()
     assert seen == ["0", "1"]
 
 

@@ -115,11 +115,10 @@ def labelling(request: pytest.FixtureRequest) -> Labelling:
 def test_every_answer_is_that_of_the_facts_valid_then_and_takes_at_most_three_requests(
     tmp_path: Path, view: str, labelling: Labelling
 ) -> None:
-    server = LiveServer(tmp_path, _static())
-    feed = Feed(server, labelling)
-    seen: Counter[frozenset[tuple[str, Term]]] = Counter()
-    instants, requests = [], [0]
-    with server.client(f"/{view}") as client:
+    with LiveServer(tmp_path, _static()) as server, server.client(f"/{view}") as client:
+        feed = Feed(server, labelling)
+        seen: Counter[frozenset[tuple[str, Term]]] = Counter()
+        instants, requests = [], [0]
         for _, update in zip(range(9), client.stream(QUERY, quiet=True), strict=False):
             assert update.error is None
             instants.append(update.at)
@@ -131,7 +130,6 @@ def test_every_answer_is_that_of_the_facts_valid_then_and_takes_at_most_three_re
             assert seen == feed.expected(update.at)
             assert seen
             requests.append(len(server.log))
-    server.close()
     assert instants[:4] == [START + n * PERIOD for n in range(4)]
     first, *others = [after - before for before, after in pairwise(requests)]
     assert len(others) == 8

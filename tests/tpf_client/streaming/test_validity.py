@@ -201,9 +201,8 @@ def test_when_solutions_hold(
 
 
 def test_a_renewal_is_seen_in_the_results(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, SIGNS, max_age=3600)
-    server.publish(FACTS)
-    with server.client() as client:
+    with LiveServer(tmp_path, SIGNS, max_age=3600) as server, server.client() as client:
+        server.publish(FACTS)
         updates = iter(client.stream(f"SELECT ?d {{ ?s <{EX}delay> ?d }}", quiet=True))
         first = next(updates)
         assert {str(each["d"]): each.valid_until for each in first.added} == {
@@ -222,13 +221,11 @@ def test_a_renewal_is_seen_in_the_results(tmp_path: Path) -> None:
         assert {str(each["d"]): each.valid_until for each in second.results} == {
             "2": _at(90), "3": _at(50),
         }  # fmt: skip
-    server.close()
 
 
 def test_what_is_shown_once_holds_as_long_as_any_of_what_it_stands_for(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, SIGNS, max_age=3600)
-    server.publish(FACTS)
-    with server.client() as client:
+    with LiveServer(tmp_path, SIGNS, max_age=3600) as server, server.client() as client:
+        server.publish(FACTS)
         for pattern, count in (("", 3), ("DISTINCT", 1)):
             query = f"SELECT {pattern} ?known {{ ?s <{EX}delay> ?d BIND(true AS ?known) }}"
             spans = [(each.valid_from, each.valid_until)
@@ -238,17 +235,14 @@ def test_what_is_shown_once_holds_as_long_as_any_of_what_it_stands_for(tmp_path:
                 assert spans == [(_at(-60), _at(50))]
             else:
                 assert spans == [(_at(-60), _at(30)), (START, _at(40)), (_at(-5), _at(50))]
-    server.close()
 
 
 def test_what_comes_first_stays_as_long_as_it_holds(tmp_path: Path) -> None:
-    server = LiveServer(tmp_path, SIGNS, max_age=3600)
-    server.publish(FACTS)
-    text = f"SELECT ?d {{ ?s <{EX}delay> ?d }} ORDER BY DESC(?d)"
-    with server.client() as client:
+    with LiveServer(tmp_path, SIGNS, max_age=3600) as server, server.client() as client:
+        server.publish(FACTS)
+        text = f"SELECT ?d {{ ?s <{EX}delay> ?d }} ORDER BY DESC(?d)"
         best = next(iter(client.stream(text + " LIMIT 2"))).added
         assert {str(each["d"]): each.valid_until for each in best} == {"3": _at(50), "2": _at(40)}
         # What goes before moves the others up, and out.
         (other,) = next(iter(client.stream(text + " OFFSET 2"))).added
         assert (str(other["d"]), other.valid_from, other.valid_until) == ("1", START, _at(30))
-    server.close()

@@ -203,11 +203,10 @@ def test_a_query_forgets_the_terms_of_the_past(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streamer, "LEAST_TERMS", 300)
-    server = LiveServer(tmp_path, NAMES, max_age=3600)
-    server.publish_rounds(PERIOD, sensor_values)
-    seen: Counter[tuple[str | None, ...]] = Counter()
-    plans, terms = set(), []
-    with server.client() as client:
+    with LiveServer(tmp_path, NAMES, max_age=3600) as server, server.client() as client:
+        server.publish_rounds(PERIOD, sensor_values)
+        seen: Counter[tuple[str | None, ...]] = Counter()
+        plans, terms = set(), []
         stream = client.stream(SENSOR_QUERY, until=START + 60 * PERIOD)
         for update in stream:
             seen.update(solution.row for solution in update.added)
@@ -222,7 +221,6 @@ def test_a_query_forgets_the_terms_of_the_past(
             terms.append(len(running.evaluation.dictionary))
         evaluations = stream.streamer.evaluations
     requests = len(server.log)
-    server.close()
     assert len(terms) == evaluations == 61
     assert max(terms) <= 2 * 300 + SENSORS
     assert len(plans) > 2
@@ -232,9 +230,8 @@ def test_a_query_forgets_the_terms_of_the_past(
 
 def test_what_many_streams_keep(tmp_path: Path) -> None:
     """Pages and connections are shared: what comes with each stream is its rows and its plan."""
-    server = LiveServer(tmp_path, NAMES, max_age=3600)
-    server.publish_rounds(PERIOD, sensor_values)
-    with server.client() as client:
+    with LiveServer(tmp_path, NAMES, max_age=3600) as server, server.client() as client:
+        server.publish_rounds(PERIOD, sensor_values)
         tracemalloc.start()
         try:
             # The first one brings the pages, and code that had not run before.
@@ -246,6 +243,5 @@ def test_what_many_streams_keep(tmp_path: Path) -> None:
             kept = (tracemalloc.get_traced_memory()[0] - before) / STREAMS
         finally:
             tracemalloc.stop()
-    server.close()
     print(f"{STREAMS} streams of {SENSORS} rows: {kept / 1000:.0f} kB each")  # noqa: T201 - with -s
     assert kept < 250_000
