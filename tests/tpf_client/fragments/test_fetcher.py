@@ -1,6 +1,8 @@
 """Pages over HTTP: reuse, revalidation, merging, retries, errors."""
 
+import gc
 import threading
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import combinations
@@ -25,8 +27,8 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments import page_reader
-from tpf_client.fragments.fetcher import FetchOutcome, Request
-from tpf_client.fragments.page import Page
+from tpf_client.fragments.fetcher import FetchOutcome, PageCache, Request
+from tpf_client.fragments.page import LineMemo, Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
 from tpf_client.fragments.responses import Attempts, Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
@@ -389,3 +391,49 @@ def test_a_page_that_is_read_heeds_who_gives_up(parallelism: int) -> None:
     assert looks < 10
     assert fetcher._cache.get(URL) is None
     fetcher.close()
+
+
+ROWS = 1000
+
+
+def _labelled(version: int) -> bytes:
+    """A page of labelled facts as our server writes it."""
+    stations = [f"</station/{row:05d}>" for row in range(ROWS)]
+    values = [(row * 7 + version) % 97 for row in range(ROWS)]
+    lines = [
+        "@prefix x: <http://www.w3.org/2001/XMLSchema#> .",
+        "@prefix t: <http://example.org/temporal#> .",
+        "@base <http://ex.org/> .",
+        *(f'{s} <http://ex.org/delay> "{v}" .' for s, v in zip(stations, values, strict=True)),
+        "<http://ex.org/d#m> {",
+        f'_:l1 t:expiration "2020-01-0{version + 1}T00:00:00Z"^^x:dateTime .',
+        f"_:l1 t:predicate </delay>;t:subject {','.join(stations)} .",
+        "<http://ex.org/d#m> <http://xmlns.com/foaf/0.1/primaryTopic> <http://ex.org/d> .",
+        "}",
+    ]
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_pages_are_charged_what_they_take(again: bool) -> None:
+    """With remembered lines, too."""
+    url = "http://ex.org/d"
+    PageReader().read(_labelled(9), "application/trig", url)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        known = LineMemo() if again else None
+        for version in range(3):
+            body = _labelled(version)
+            read = PageReader().read(body, "application/trig", url, before=known)
+            known = read.memo if again else None
+        size = len(body)
+        page = Page(url, read.facts, read.metadata, START, START, size=size, memo=known)
+        del body, read, known
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    cache = PageCache(2**30)
+    cache.put(page)
+    assert 0.75 * taken < cache.size < 1.25 * taken, (cache.size / size, taken / size)

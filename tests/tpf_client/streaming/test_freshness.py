@@ -1,20 +1,34 @@
 """Facts that come later than the query, and pages that are due before it has been evaluated."""
 
-from datetime import timedelta
+from collections import Counter
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact
+from annotations.methods import METHODS
 from annotations.terms import Quad, iri, literal
+from tests.support import random_queries
+from tests.support.examples import examples
 from tests.support.live_server import START, LiveServer
+from tests.support.timelines import START as FIRST
+from tests.support.timelines import Timeline, timelines
+from tests.tpf_client.streaming.test_grace import JOINS, answer
+from tests.tpf_client.streaming.test_timelines import (
+    ONE_LIVE_GRAPH,
+    labellings,
+    serve,
+)
 from tpf_client import Client
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
-from tpf_client.streaming.streamer import Schedule, Streamer
+from tpf_client.streaming.streamer import Schedule, Streamer, Tick
 
 TRAIN = iri("http://example.org/departure/1")
 SIGN = Quad(TRAIN, iri("http://example.org/train#headSign"), literal("Gent"))
@@ -118,3 +132,150 @@ def test_what_was_due_before_an_evaluation_ended_is_looked_at_soon(
     found = streamer._valid_until(running, START)
     expected = None if looks is None else START + timedelta(seconds=looks)
     assert Schedule().next(START, found) == expected
+
+
+# ------------------------------------------------ datasets that begin without any label
+#
+# What must be in the answer is pyoxigraph's: at every instant the rows of the facts that have been
+# there for as long as pages are fresh, and never a row that no facts make which are there, or were
+# while the pages were fresh.
+
+
+QUERIES = 4
+"""How many streams follow a timeline."""
+LEAST = timedelta(seconds=1.2)
+"""How long an answer takes at least where pages are stale at once, its pauses included."""
+MOMENT = timedelta(microseconds=1)
+
+A = random_queries.PREFIX
+queries = st.one_of(
+    JOINS,
+    st.sampled_from(
+        [
+            f"{A} SELECT * {{ ?s ?p ?o }}",
+            f"{A} SELECT * {{ ?s :p ?o }}",
+            f"{A} SELECT DISTINCT ?s {{ ?s ?p ?o }}",
+            f"{A} SELECT * {{ :a ?p ?o }}",
+            f"{A} SELECT * {{ {{ ?s :p ?o }} UNION {{ ?o :q ?s }} }}",
+            f"{A} SELECT * {{ ?s :r ?o . ?s ?p ?x FILTER(?o != ?x) }}",
+        ]
+    ),
+)
+
+
+def there_lately(timeline: Timeline, at: datetime, max_age: int) -> list[Quad]:
+    """What is valid, and what other facts took the place of since the oldest fresh page.
+
+    A label promises that a fact holds until its end; so pages that show it may be used until then.
+    """
+    oldest = at - timedelta(seconds=max_age)
+    since = [oldest, *(batch.at for batch in timeline.batches if oldest < batch.at <= at)]
+    return list({quad for each in since for quad in timeline.publications(each).valid_at(at)})
+
+
+@examples(6, shrink=False)
+@given(
+    timeline=labellings.flatmap(
+        lambda each: timelines(
+            each, max_batches=4, universe=ONE_LIVE_GRAPH, unit=timedelta(seconds=7)
+        )
+    ),
+    texts=st.lists(queries, min_size=QUERIES, max_size=QUERIES, unique=True),
+    lead=st.integers(1, 40),
+    max_age=st.sampled_from([1, 3, 5, 10]),
+    every=st.sampled_from([None, 1.0, 4.0]),
+    view=st.sampled_from(["plain", "plain", *(method.name for method in METHODS)]),
+    page_labels=st.booleans(),
+    page_size=st.sampled_from([2, 100]),
+)
+def test_first_labelled_facts_are_seen_when_pages_are_stale(
+    timeline: Timeline,
+    texts: list[str],
+    lead: int,
+    max_age: int,
+    every: float | None,
+    view: str,
+    page_labels: bool,
+    page_size: int,
+) -> None:
+    begin = FIRST - timedelta(seconds=lead)
+    end = min(timeline.instants()[-1], FIRST + timedelta(seconds=45))
+    late = max(timedelta(seconds=max(max_age, every or 0)), LEAST) + timedelta(seconds=0.3)
+    if every is not None:
+        late = timedelta(seconds=max_age + every + 0.3)
+    page_labels = page_labels or view == "plain"
+    timeline.static.append(random_queries.ALWAYS)
+    options = {"max_age": max_age, "page_labels": page_labels, "page_size": page_size}
+    for text in texts:
+        with (
+            serve(timeline, begin, **options) as (server, model),
+            server.client(f"/{view}") as client,
+        ):
+            stream = client.stream(text, every=every, until=end)
+            seen: Counter[tuple[str | None, ...]] = Counter()
+            for step in stream.streamer.looks():
+                if isinstance(step, Tick):
+                    assert step.error is None
+                    seen = seen + Counter(step.added) - Counter(step.removed)
+                    assert seen <= answer(text, there_lately(timeline, step.at, max_age)), text
+                    continue
+                server.clock.advance_to(step - MOMENT)
+                old = timeline.publications(until=step - late).valid_at(step - MOMENT)
+                there = set(model.valid_at(step - MOMENT)) & set(old)
+                if every is not None:
+                    # What begins between two evaluations is seen at the second one.
+                    there &= set(model.valid_at(step - timedelta(seconds=every)))
+                assert not answer(text, list(there)) - seen, (text, step)
+                server.clock.advance_to(step)
+
+
+HAS_SIGN, HAS_DELAY = iri("http://example.org/sign"), iri("http://example.org/delay")
+SUBJECTS = [iri(f"http://example.org/t{number}") for number in range(300)]
+STATIC = [Quad(subject, HAS_SIGN, literal(f"sign {n}")) for n, subject in enumerate(SUBJECTS)]
+JOIN = f"SELECT * {{ ?t {HAS_SIGN} ?sign OPTIONAL {{ ?t {HAS_DELAY} ?delay }} }}"
+
+
+def requests_of(server: LiveServer, query: str, seconds: float) -> list[int]:
+    """How many requests each evaluation took."""
+    with server.client() as client:
+        until = server.clock.now() + timedelta(seconds=seconds)
+        stream = client.stream(query, until=until, quiet=True, every=10)
+        counts = [0, *(len(server.log) for _ in stream)]
+    return [after - before for before, after in pairwise(counts)]
+
+
+def test_what_is_fresh_for_long_is_not_read_again(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, STATIC, max_age=3600)
+    _, *others = requests_of(server, JOIN, 3500)
+    assert others == [0] * 350
+    server.close()
+
+
+@pytest.mark.parametrize("query", [JOIN, f"SELECT * {{ ?t {HAS_SIGN} ?sign }}"])
+def test_whether_a_long_fragment_has_got_labels_takes_one_request(
+    tmp_path: Path, query: str
+) -> None:
+    server = LiveServer(tmp_path, STATIC, page_size=10, max_age=10)
+    first, *others = requests_of(server, query, 59)
+    assert first > 2
+    assert max(others) <= 1
+    server.close()
+
+
+@pytest.mark.parametrize("query", [JOIN, f"SELECT * {{ {SUBJECTS[7]} ?p ?delay }}"])
+def test_a_first_label_among_static_facts_is_seen(tmp_path: Path, query: str) -> None:
+    server = LiveServer(tmp_path, STATIC, max_age=10)
+    published = server.clock.now() + timedelta(seconds=21)
+    label = Expiration(published + timedelta(seconds=200))
+    facts = [
+        Fact(Quad(SUBJECTS[7], predicate, literal("5")), label)
+        for predicate in (HAS_SIGN, HAS_DELAY)
+    ]
+    server.clock.schedule(published, lambda: server.publish(facts))
+    with server.client() as client:
+        updates = iter(client.stream(query))
+        next(updates)
+        update = next(updates)
+    assert update.added
+    assert update.at <= published + timedelta(seconds=10.2)
+    server.close()
