@@ -66,7 +66,7 @@ OTHERS = [
 ]
 LINES = [
     *([*name.split(), "--help"] for name in COMMANDS),
-    *([*name.split(), "--version"] for name in COMMANDS),
+    ["tpf-query", "--version"],
     *ANSWERS,
     *RUNS,
     *EXPLAINED,

@@ -31,7 +31,6 @@ EX = "http://example.org/"
 DELAYS = f"SELECT ?train ?delay {{ ?train <{EX}delay> ?delay }}"
 ORDERED = f"{DELAYS} ORDER BY DESC(?delay)"
 EVENTS = {"Accept": "text/event-stream"}
-LONG = timedelta(hours=1)
 
 
 SHORT = 3.0

@@ -31,7 +31,7 @@ from tests.support.plain_operators import (
 )
 from tpf_client.dataflow.changes import UNBOUND, Change, Multiset, Schema, Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Input, Meter
+from tpf_client.dataflow.node import Dataflow, Input, Meter, Node
 from tpf_client.dataflow.operators.basic import (
     Distinct,
     Extend,
@@ -168,12 +168,28 @@ def test_lookup_join(ticks: list[Tick]) -> None:
     assert not asked.wanted
 
 
+def _even(row: Solution) -> bool:
+    return sum(row) % 2 == 0
+
+
+def _third(row: Solution) -> int:
+    return sum(row) % 3
+
+
+ONE_INPUT: dict[str, tuple[Callable[[Input], Node], Callable[[Multiset], Multiset]]] = {
+    "filter": (lambda one: Filter(one, _even), lambda r: plain_filter(r, _even)),
+    "distinct": (Distinct, plain_distinct),
+    "extend": (lambda one: Extend(one, C, _third), lambda r: plain_extend(r, _third)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_INPUT)
 @few
-@given(timelines(rows(2)))
-def test_filter(ticks: list[Tick]) -> None:
+@given(ticks=timelines(rows(2)))
+def test_operators_of_one_input(ticks: list[Tick], name: str) -> None:
+    make, twin = ONE_INPUT[name]
     one = source((A, B))
-    even = lambda row: sum(row) % 2 == 0  # noqa: E731
-    check([one], Filter(one, even), lambda r: plain_filter(r, even), ticks)
+    check([one], make(one), twin, ticks)
 
 
 @pytest.mark.parametrize("names", [(B,), (B, A), (A, B), (C, A), ()])
@@ -185,26 +201,11 @@ def test_project(ticks: list[Tick], names: Schema) -> None:
 
 
 @few
-@given(timelines(rows(1)))
-def test_distinct(ticks: list[Tick]) -> None:
-    one = source((A,))
-    check([one], Distinct(one), plain_distinct, ticks)
-
-
-@few
 @given(timelines(rows(2), rows(2)))
 def test_union(ticks: list[Tick]) -> None:
     left, right = source((A, B)), source((C, B))
     twin = lambda one, two: plain_union(one, (A, B), two, (C, B))  # noqa: E731
     check([left, right], Union(left, right), twin, ticks)
-
-
-@few
-@given(timelines(rows(2)))
-def test_extend(ticks: list[Tick]) -> None:
-    one = source((A, B))
-    compute = lambda row: sum(row) % 3  # noqa: E731
-    check([one], Extend(one, C, compute), lambda r: plain_extend(r, compute), ticks)
 
 
 @few

@@ -1,12 +1,17 @@
-"""XPath regular expressions against Python's, and with texts that cause backtracking."""
+"""XPath regular expressions against Python's, with libraries and without; and for how long."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
+from tpf_client.errors import LimitError
+from tpf_client.sparql.expressions import functions
 from tpf_client.sparql.expressions.functions import regex, replace
 from tpf_client.sparql.expressions.values import LONGEST_STRING, EvaluationError
 
@@ -118,3 +123,62 @@ def test_replacements_are_bounded() -> None:
     # Nor may what adds nothing go on for long.
     with pytest.raises(EvaluationError):
         replace("a" * 100_000, "(b)?a", "$1" * 100_000)
+
+
+# ----------------------- without a library: as RE2 matches, or an error; never for long
+
+
+@contextmanager
+def without_libraries() -> Iterator[None]:
+    """As where neither RE2 nor `regex` is installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HAS_RE2", "HAS_REGEX"):
+            patch.setattr(functions, name, False)
+        functions.pattern_of.cache_clear()
+        yield
+    functions.pattern_of.cache_clear()
+
+
+@examples(150)
+@given(patterns, texts, flags)
+def test_as_re2_matches(pattern: str, text: str, flags: str) -> None:
+    expected = regex(pattern, flags).found_in(text)
+    with without_libraries():
+        assert regex(pattern, flags).found_in(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        *ESCAPES,
+        (
+            f"^{'-'.join(['[0-9A-F]{8}', *['[0-9A-F]{4}'] * 3, '[0-9A-F]{12}'])}$",
+            "01234567-89AB-CDEF-0123-456789ABCDEF",
+            "0" * 36,
+        ),
+        ("^https?://[a-z.]+/.*[0-9]$", "http://example.org/" + "a" * 40 + "1", "http:"),
+    ],
+)
+def test_escapes_of_xpath_without_libraries(pattern: str, matching: str, other: str) -> None:
+    with without_libraries():
+        assert regex(pattern).found_in(matching)
+        assert not regex(pattern).found_in(other)
+        assert replace("a1b2", r"\d", "-") == "a-b-"
+        assert regex("a.b", "q").found_in("xa.b")
+
+
+def test_wrong_patterns_are_errors_without_libraries() -> None:
+    with without_libraries():
+        for pattern in ("[", "(", r"\y", r"\p{X}", "(?=a)"):
+            with pytest.raises(EvaluationError):
+                regex(pattern).found_in("a")
+
+
+@pytest.mark.parametrize("pattern", EVIL)
+def test_what_may_take_long_without_libraries_is_an_error(pattern: str) -> None:
+    with without_libraries():
+        before = monotonic()
+        for text in ("a" * 5_000 + "!", "x" * 5_000):
+            with pytest.raises(LimitError, match="regular expression"):
+                regex(pattern).found_in(text)
+        assert monotonic() - before < 5

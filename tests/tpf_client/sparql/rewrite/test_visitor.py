@@ -1,7 +1,5 @@
 """The walk through algebra, and conditions taken apart."""
 
-from dataclasses import replace
-
 import pytest
 
 from tpf_client.sparql.algebra import (
@@ -12,7 +10,6 @@ from tpf_client.sparql.algebra import (
     Path,
     Pattern,
     Service,
-    Values,
 )
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.rewrite.visitor import (
@@ -78,13 +75,6 @@ def test_changes_reach_patterns_in_exists_innermost_first() -> None:
 
     with_exists(PATTERN, note)
     assert seen == [["s"], ["r", "s"]]
-
-
-def test_children_are_those_outside_of_expressions() -> None:
-    condition = next(each for each in patterns_in(PATTERN) if isinstance(each, Filter))
-    nothing = Values((), ())
-    changed = with_children(condition, lambda _: nothing)
-    assert changed == replace(condition, input=nothing)
 
 
 def condition(text: str) -> Expression:
