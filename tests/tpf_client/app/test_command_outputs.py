@@ -67,6 +67,7 @@ OTHERS = [
 LINES = [
     *([*name.split(), "--help"] for name in COMMANDS),
     ["tpf-query", "--version"],
+    ["tpf-server", "--version"],
     *ANSWERS,
     *RUNS,
     *EXPLAINED,

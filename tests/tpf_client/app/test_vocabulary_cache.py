@@ -18,8 +18,8 @@ EX = "http://example.org/"
 KINDS = 4
 
 
-@pytest.fixture
-def server(tmp_path) -> Any:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     # Sorted by subject, as stores are: each kind of thing stands together.
     data = []
     for n in range(1200):
@@ -29,7 +29,7 @@ def server(tmp_path) -> Any:
             Quad(thing, iri(f"{EX}of{kind}"), literal(str(n))),
             Quad(thing, iri(f"{EX}name"), literal(f"thing {n}")),
         ]
-    with LiveServer(tmp_path, data, live=False) as server:
+    with LiveServer(tmp_path_factory.mktemp("words"), data, live=False) as server:
         yield server
 
 
