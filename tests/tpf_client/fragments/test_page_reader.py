@@ -2,11 +2,9 @@
 
 import re
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,16 +16,11 @@ from hypothesis import strategies as st
 from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, Term
 from tests.support.examples import examples
-from tests.support.judges import judged
-from tests.support.live_server import BASE, LiveServer
 from tests.support.oracle import quad_of
-from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_client import Client, Solutions
 from tpf_client.errors import PageError
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import PageReader
-from tpf_client.sparql.parser import parse_query
 
 URL = "http://ex.org/d?p=x"
 PREFIXES = """
@@ -256,56 +249,6 @@ def _bag(rows: Iterable[Sequence[str | None]]) -> Counter[tuple[str, ...]]:
 def _ox_quad(quad: Quad) -> ox.Quad:
     (made,) = ox.parse(" ".join(filter(None, quad)) + " .", ox.RdfFormat.N_QUADS)
     return made
-
-
-def _at_server(said: frozenset[Quad]) -> frozenset[Quad]:
-    """The same, near the pages of our server, but for what that leaves out."""
-    moved = [
-        Quad(*(Term(term.replace("http://ex.org/d", f"{BASE}trains")) for term in quad))
-        for quad in said
-    ]
-    return frozenset(
-        quad
-        for quad in moved
-        if quad.predicate not in _WORDS
-        or not (quad.subject.startswith(f"<{BASE}") or quad.object.startswith(f"<{BASE}"))
-    )
-
-
-class _Only(WsgiAdapter):
-    """Asks for one format, whatever the client prefers."""
-
-    accept = ""
-
-    def send(self, request: Any, **options: Any) -> Any:  # type: ignore[override]
-        request.headers["Accept"] = self.accept
-        return super().send(request, **options)
-
-
-@examples(25)
-@given(
-    said=st.frozensets(_spoken, min_size=1, max_size=12).map(_at_server),
-    rdf_format=st.sampled_from([*_TRIPLES[:2], *_QUADS]),
-    page_size=st.integers(1, 20),
-)
-def test_data_about_anything_are_answers(
-    said: frozenset[Quad], rdf_format: ox.RdfFormat, page_size: int
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        server = LiveServer(Path(folder), sorted(said), live=False, page_size=page_size)
-        session = server.session()
-        adapter = _Only(server.app, server.log)
-        adapter.accept = rdf_format.media_type
-        session.mount(BASE, adapter)
-        with Client(server.url, session=session, clock=server.clock, parallelism=0) as client:
-            for text in ("?s ?p ?o", "?s <http://rdfs.org/ns/void#triples> ?o", ":a ?p ?o"):
-                query = f"PREFIX : <http://ex.org/> SELECT * {{ {text} }}"
-                found = client.query(query)
-                assert isinstance(found, Solutions)
-                wanted = judged(parse_query(query), query, said)
-                assert isinstance(wanted, Counter)
-                assert _bag(row.row for row in found) == _bag(wanted.elements())
-        server.close()
 
 
 def _many(line: str) -> Callable[[int], str]:
