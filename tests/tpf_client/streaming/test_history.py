@@ -55,9 +55,7 @@ def _written(timeline: Timeline) -> st.SearchStrategy[str]:
     return st.sampled_from(["interval", "older"])
 
 
-def _foreign(
-    folder: Path, timeline: Timeline, method: str, written: str = "interval"
-) -> LiveServer:
+def _foreign(folder: Path, timeline: Timeline, method: str, written: str) -> LiveServer:
     """A server of a file in which every version of every fact is annotated."""
     facts = timeline.publications().facts()
     quads = [quad for fact in facts for quad in method_named(method).encode(fact, NAMING)]
@@ -81,79 +79,48 @@ def _check(server: LiveServer, path: str, model: Publications, query: str, at: d
 instants = st.integers(-2, 60).map(lambda halves: START + halves * SECOND / 2)
 
 
-@examples(13)
+@examples(28)
 @given(
     timeline=histories,
+    query=selects,
     asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
+    # Of a server with labels in its pages or without, or in the data of a file.
+    method=st.sampled_from(["plain", "server", "plain", "server", *METHOD_NAMES]),
     view=st.sampled_from(["plain", *METHOD_NAMES]),
-    page_labels=st.booleans(),
-)
-def test_the_servers_history_gives_the_answer_of_then(
-    timeline: Timeline, asked: list[tuple[str, datetime]], view: str, page_labels: bool
-) -> None:
-    timeline = with_always(timeline)
-    with tempfile.TemporaryDirectory() as folder:
-        server = _served(Path(folder), timeline, page_labels=page_labels)
-        for query, at in asked:
-            _check(server, f"/{view}", timeline.publications(), query, at)
-        server.close()
-
-
-@examples(13)
-@given(
-    timeline=histories,
-    asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
-    method=st.sampled_from(METHOD_NAMES),
     data=st.data(),
 )
-def test_intervals_in_the_data_give_the_answer_of_then(
-    timeline: Timeline, asked: list[tuple[str, datetime]], method: str, data: st.DataObject
+def test_the_answer_of_then_once_and_replayed(
+    timeline: Timeline,
+    query: str,
+    asked: list[tuple[str, datetime]],
+    method: str,
+    view: str,
+    data: st.DataObject,
 ) -> None:
     timeline = with_always(timeline)
     written = data.draw(_written(timeline))
     # The fragment of a triple can carry one interval of this kind.
     quads = Counter(fact.quad for fact in timeline.publications().facts())
     assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
-    with tempfile.TemporaryDirectory() as folder:
-        server = _foreign(Path(folder), timeline, method, written)
-        for query, at in asked:
-            _check(server, "", timeline.publications(), query, at)
-        server.close()
-
-
-@examples(15)
-@given(
-    timeline=histories,
-    query=selects,
-    method=st.sampled_from(["server", "plain", *METHOD_NAMES]),
-    data=st.data(),
-)
-def test_a_replay_shows_every_state(
-    timeline: Timeline, query: str, method: str, data: st.DataObject
-) -> None:
-    timeline = with_always(timeline)
-    written = data.draw(_written(timeline))
-    quads = Counter(fact.quad for fact in timeline.publications().facts())
-    assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
     model = timeline.publications()
     end = timeline.instants()[-1] + SECOND
-    with tempfile.TemporaryDirectory() as folder:
-        ours = method in ("server", "plain")
-        server = (
-            _served(Path(folder), timeline, page_labels=method == "plain")
-            if ours
-            else _foreign(Path(folder), timeline, method, written)
-        )
-        url = f"{server.url}/{'plain' if method == 'plain' else 'named-graph'}"
+    ours = method in ("server", "plain")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _served(Path(folder), timeline, page_labels=method == "plain")
+        if ours
+        else _foreign(Path(folder), timeline, method, written) as server,
+    ):
+        for each, at in asked:
+            _check(server, f"/{view}" if ours else "", model, each, at)
         stood = server.clock.now()
-        with Client(url if ours else server.url, session=server.session(), clock=server.clock,
-                    parallelism=0) as client:  # fmt: skip
+        path = ("/plain" if method == "plain" else "/named-graph") if ours else ""
+        with server.client(path) as client:
             try:
                 stream = client.stream(
                     query, start=START - SECOND, until=end, every=1 if ours else None, quiet=True
                 )
             except (QuerySyntaxError, UnsupportedQueryError):
-                server.close()
                 return
             seen: Counter[tuple[str | None, ...]] = Counter()
             engine = Engine(model)
@@ -168,7 +135,6 @@ def test_a_replay_shows_every_state(
                     assert seen == engine.answer(query, just_before)
         # A replay waits for nobody.
         assert server.clock.now() == stood
-        server.close()
 
 
 FACT = Fact(
