@@ -13,6 +13,8 @@ from tests.support.live_server import LiveServer
 from tests.support.oracle import SolutionBag, bag, store_of
 from tests.support.shapes import SERVER, shop
 from tpf_client import Solutions
+from tpf_client.planner.leaves import Step
+from tpf_client.queries import QueryOptions
 
 Answered: TypeAlias = tuple[SolutionBag | set[Any] | bool, int, int]
 """The answer to a query, how many requests it took, and how many before its first part."""
@@ -40,13 +42,13 @@ def shape_answer(plain_shop: LiveServer) -> ShapeAnswer:
     return cache(lambda shape: ask(plain_shop, SHOP_QUERIES[shape]))
 
 
-def ask(server: LiveServer, query: str) -> Answered:
+def ask(server: LiveServer, query: str, plan: list[Step] | None = None) -> Answered:
     """Ask one request after the other, without anything kept from before."""
     del server.log[:]
     rows: list[dict[str, str]] = []
     first = 0
     with server.client() as client:
-        answer = client.query(query)
+        answer = client.query(query, options=QueryOptions(plan=plan))
         if isinstance(answer, Graph):
             found: Any = {tuple(term.n3() for term in triple) for triple in answer}
             return found, len(server.log), len(server.log)
