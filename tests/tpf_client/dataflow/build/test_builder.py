@@ -45,8 +45,6 @@ NUMBERS = [
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ("SELECT ?s { ?s :p ?v } ORDER BY ?v ?s", ["b", "c", "d", "a"]),
-        ("SELECT ?s { ?s :p ?v } ORDER BY DESC(?v) ?s", ["a", "c", "d", "b"]),
         ("SELECT ?s { ?s :p ?v } ORDER BY DESC(?v) DESC(?s) LIMIT 2", ["a", "d"]),
         ("SELECT ?s { ?s :p ?v } ORDER BY ?v DESC(?s) LIMIT 2 OFFSET 1", ["d", "c"]),
         ("SELECT ?s { ?s :p ?v } ORDER BY (0 - ?v) ?s LIMIT 1", ["a"]),

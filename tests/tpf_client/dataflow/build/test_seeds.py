@@ -89,34 +89,6 @@ def test_a_seed_changes_no_answer(case: str, outside: str, kind: type[ScanningLe
             assert made == _answer(query, names), query
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("data", "pattern", "count"),
-    [
-        ("bpd apc asb", "BIND(1/0 AS ?c) MINUS { ?x :s ?c } ?d :p ?c", 2),
-        ("bpd apc asb", "BIND(1/0 AS ?c) OPTIONAL { ?c :q ?x } ?d :p ?c", 2),
-        (
-            "bpd apc asb",
-            "{ SELECT (MAX(?z) AS ?c) { ?k :p ?a } } MINUS { ?x :s ?c } VALUES ?c { :d }",
-            1,
-        ),
-        # What is joined with an error is still asked for the keys from outside.
-        (
-            "dqd dqx brd",
-            "VALUES (?a ?d) { (:d :d) (:d 2) } OPTIONAL { ?b :r ?a BIND(1/0 AS ?k) ?d :q ?k }",
-            3,
-        ),
-    ],
-)
-def test_what_was_an_error_may_get_any_value(
-    data: str, pattern: str, count: int, kind: type[ScanningLeaves]
-) -> None:
-    evaluation = Evaluation(f"PREFIX : <http://e/> SELECT * {{ {pattern} }}", kind)
-    for each in data.split():
-        evaluation.change([_quad(*each)])
-    assert len(evaluation.rows()) == count
-
-
 class _FewOfR(CountedLookups):
     """Leaves with which a join begins."""
 

@@ -20,9 +20,7 @@ from tpf_client.sparql.rewrite.visitor import (
     movable,
     patterns_in,
     transformed,
-    with_children,
     with_exists,
-    with_parts,
 )
 
 TEXT = """PREFIX : <http://e/> SELECT (COUNT(?x) AS ?n) {
@@ -49,14 +47,6 @@ def test_what_is_inside_some_types_is_left_out() -> None:
     assert any(isinstance(each, Service) for each in met)
     assert "<http://e/t>" not in met
     assert "<http://e/t>" in set(everything(PATTERN))
-
-
-def test_what_does_not_change_is_the_same_object() -> None:
-    assert with_parts(PATTERN, lambda each: each) is PATTERN
-    assert with_children(PATTERN, lambda each: each) is PATTERN
-    assert with_exists(PATTERN, lambda each: each) is PATTERN
-    assert transformed(PATTERN, lambda each: each) is PATTERN
-    assert with_parts("?x", lambda _: "?y") == "?x"
 
 
 def without_filters(pattern: Pattern) -> Pattern:
