@@ -180,16 +180,6 @@ def ask_app(server: LiveServer, url: str) -> bytes:
     return response.content
 
 
-def test_a_failure_that_passes_is_survived(server: LiveServer, right: Counter[Any]) -> None:
-    seen: Counter[str] = Counter()
-
-    def distort(url: str, _body: bytes) -> Any:
-        seen[url] += 1
-        return status("503 Busy", Retry_After="1") if seen[url] == 1 else None
-
-    assert ask(server, distort) == right
-
-
 @pytest.fixture
 def rude() -> Iterator[Callable[[Behaviour], str]]:
     """A socket server with a given handler for each connection; returns its URL."""
@@ -377,21 +367,6 @@ def page(url: str, place: str, said: str) -> bytes:
                 [ hydra:variable "o" ; hydra:property rdf:object ] ] .
             {links.get(place, "")}
         }}""".encode()
-
-
-def test_an_origin_that_is_allowed_may_be_led_to(rude: Any) -> None:
-    def serve(connection: socket.socket) -> None:
-        body = page(f"http://127.0.0.1:{connection.getsockname()[1]}/d", "", "")
-        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-
-    there = rude(serve)
-    moved = f"HTTP/1.1 302 Found\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n".encode()
-    url = rude(lambda connection: connection.sendall(moved))
-    with Client(url, limits=PATIENT) as client, pytest.raises(OriginError, match="another origin"):
-        client.query("ASK { ?s ?p ?o }")
-    with Client(url, allowed_origins=[there]) as client:
-        # Its form leads there as well.
-        assert client.query("ASK { ?s ?p ?o }") is False
 
 
 def test_data_lead_to_no_private_address(rude: Any, server: LiveServer) -> None:

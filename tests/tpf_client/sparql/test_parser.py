@@ -152,19 +152,6 @@ def _line_of_error(text: str) -> int | None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * " + "{" * 3000 + "}" * 3000,
-        "SELECT * { FILTER(" + "(" * 3000 + "1" + ")" * 3000 + ") }",
-        "SELECT * { FILTER(" + "!" * 3000 + "true) }",
-    ],
-)
-def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
-    with pytest.raises(UnsupportedQueryError, match="too deeply"):
-        parse_query(text)
-
-
-@pytest.mark.parametrize(
     ("declared", "name"), [("PREFIX p: <http://{}/>", "p:x"), ("BASE <http://{}/>", "<x>")]
 )
 def test_what_is_declared_once_and_written_out_again_and_again_is_bounded(
