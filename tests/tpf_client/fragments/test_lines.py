@@ -218,17 +218,6 @@ def test_what_only_looks_like_another_word(before: str, now: str) -> None:
         assert mine == theirs
 
 
-@pytest.mark.parametrize("odd", ODD[:4] + ODD[5:8] + ODD[9:16])
-def test_pages_of_another_shape_are_left_to_others(odd: str) -> None:
-    assert read_lines(f"<a> <b> <c> .\n{odd}\n".encode(), URL, LineMemo()) is None
-
-
-def test_what_takes_too_much_memory_is_left_to_others() -> None:
-    body = b"<a> <b> <c> .\n<a> <b> <d> .\n"
-    assert read_lines(body, URL, LineMemo(), most=10_000) is not None
-    assert read_lines(body, URL, LineMemo(), most=500) is None
-
-
 @pytest.mark.parametrize("times", [1, 10])
 def test_a_page_cannot_grow_beyond_what_is_taken_at_once(times: int) -> None:
     lines = [f'<s{n}> <p> "{n}" .' for n in range(100)]
