@@ -2,24 +2,32 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cached_property
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+import pyoxigraph as ox
+
+from annotations.errors import AnnotationError
 from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact, Interval, key_of
-from annotations.methods import method_named
+from annotations.methods import detect_method, method_named
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
+from annotations.namespaces import DEFAULT_VOCABULARY
 from annotations.terms import Quad
 from annotations.whole_files import replaced_file
-from loaders.errors import OutputError
+from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
+from loaders.places import InputPlace, input_place, names_below
 from loaders.progress import Report, Silent
 from loaders.publisher import Publisher
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
+from tpf_server.store.static.ox_terms import read_quads
 
 # The history of what a feed says: each statement with the interval in which it holds.
 
@@ -287,3 +295,78 @@ def file_aside(target: Path) -> Iterator[IO[str]]:
             yield file
     except OSError as error:
         raise OutputError(f"{target}: {error.strerror or error}") from error
+
+
+# What `write_facts` wrote, as a feed.
+
+_MOST: Final = 10_000
+"""Facts of a batch."""
+_MICROSECOND: Final = timedelta(microseconds=1)
+_NAMING: Final = Naming("urn:fact:", "")
+
+
+class LabelledFacts:
+    """The facts of N-Quads files as a feed: each is told when it begins to hold.
+
+    A path of a file, or of a folder of them; all are held in memory, as they are ordered by when
+    they end.
+
+    Raises:
+        InputError: no such file, no N-Quads, or a fact without an interval.
+    """
+
+    name = "facts"
+
+    def __init__(self, path: str) -> None:
+        self._place = input_place(path)
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """See `MeasurableFeed`."""
+        batches = list(self.batches(start, until))
+        if not batches:
+            return None
+        return FeedSpan(batches[0].at, max(each.end for each in batches), len(batches))
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """Yield a batch for facts with the same interval, microseconds apart where need be."""
+        for each in self._batches:
+            if (start is None or start <= each.at) and (until is None or each.at < until):
+                yield each
+
+    @cached_property
+    def _batches(self) -> list[FeedBatch]:
+        facts = sorted(fact for place in self._places() for fact in _facts(place))
+        batches: list[FeedBatch] = []
+        for label, group in groupby(facts, itemgetter(0)):
+            quads = tuple(quad for _, quad in group)
+            for first in range(0, len(quads), _MOST):
+                at = max(label.start, batches[-1].at + _MICROSECOND) if batches else label.start
+                some = quads[first : first + _MOST]
+                batches.append(FeedBatch(at, label.end, some, since=label.start))
+        return batches
+
+    def _places(self) -> list[InputPlace]:
+        if self._place.is_dir():
+            names = sorted(name for name in names_below(self._place) if name.endswith(".nq"))
+            if names:
+                return [self._place / name for name in names]
+            raise InputError("a folder without .nq files", str(self._place))
+        return [self._place]
+
+
+def _facts(place: InputPlace) -> Iterator[tuple[Interval, Quad]]:
+    source = str(place)
+    try:
+        quads = list(read_quads(place.read_bytes(), ox.RdfFormat.N_QUADS))
+        method = detect_method(quads, DEFAULT_VOCABULARY)
+        facts = method.decode(quads, _NAMING, key="triple") if method else map(Fact, quads)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source) from None
+    except SyntaxError as error:
+        raise InputError(str(error.msg), source, error.lineno) from None
+    except AnnotationError as error:
+        raise InputError(str(error), source) from None
+    for quad, label in facts:
+        if not isinstance(label, Interval):
+            raise InputError(f"a fact without an interval: {' '.join(quad).strip()}", source)
+        yield label, quad

@@ -294,7 +294,7 @@ def _resume(
 
 
 def _label(batch: FeedBatch, timeline: TimeShift, settings: ReplaySettings) -> Label:
-    start, end = batch.at, batch.end
+    start, end = batch.since or batch.at, batch.end
     if not settings.original_instants:
         start, end = timeline.present(start), timeline.present(end)
     return Expiration(end) if settings.labelling == "expiration" else Interval(start, end)

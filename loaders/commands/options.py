@@ -140,6 +140,7 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "csv.base": Flag("--base IRI", "Base of relative IRIs."),
     "Streaming.base": Flag("--base IRI", "Base of relative IRIs."),
     "liveboards": Flag("INPUT", "Zip file or directory, or its URL."),
+    "facts.path": Flag("INPUT", "N-Quads with intervals: a file, or a folder of parts; or a URL."),
     "irail.path": Flag("INPUT", "Zip file or directory, or its URL; another URL is polled."),
     "citybench.path": Flag("INPUT", "Directory with folders streams and static; or URL."),
     "citybench.period": Flag("--period S", "A row every S seconds, whatever its time.", _SECONDS),

@@ -11,6 +11,7 @@ from rich.console import Console
 from annotations.clock import SystemClock
 from loaders.commands.options import grouped, is_web_url, time_zone
 from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
+from loaders.dynamic import LabelledFacts
 from loaders.errors import SettingError
 from loaders.progress import shown_on
 from loaders.replay import ReplaySettings, replay_line
@@ -140,9 +141,15 @@ def siri(
     replay.recorded(lambda: Siri(base), path, url, period)
 
 
+@grouped
+def facts(path: str, url: str, replay: Replay) -> None:
+    """Recorded facts with intervals: a file, or a folder of parts, of tpf-load --facts."""
+    replay.run(lambda: LabelledFacts(path), url)
+
+
 app = typer.Typer(
     name="tpf-replay", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
     help="Play a recorded feed to a server, in real time or faster.",
 )  # fmt: skip
-for _command in (irail, flights, gtfs_rt, siri, citybench, taxi):
+for _command in (irail, flights, gtfs_rt, siri, citybench, taxi, facts):
     app.command(_command.__name__.replace("_", "-"))(_command)

@@ -47,6 +47,7 @@ class FeedBatch(NamedTuple):
     """The statements at one instant; they hold until `holds` or the next batch (`until`).
 
     `refused` is called where a server refuses what they say; ``None``: that ends their replay.
+    `since`: they hold from then on, not from `at`.
     """
 
     at: datetime
@@ -54,6 +55,7 @@ class FeedBatch(NamedTuple):
     quads: tuple[Quad, ...]
     holds: datetime | None = None
     refused: Callable[[str], None] | None = None
+    since: datetime | None = None
 
     @property
     def end(self) -> datetime:
@@ -62,7 +64,8 @@ class FeedBatch(NamedTuple):
 
     def facts(self, labelling: Labelling) -> Iterator[Fact]:
         """Label the statements by expiration or interval."""
-        label = Expiration(self.end) if labelling == "expiration" else Interval(self.at, self.end)
+        start = self.since or self.at
+        label = Expiration(self.end) if labelling == "expiration" else Interval(start, self.end)
         return (Fact(quad, label) for quad in self.quads)
 
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from annotations.labels import Label, Labelling
+from annotations.labels import Fact, Interval, Label, Labelling
+from annotations.methods import method_named
+from annotations.methods.base import Naming
+from loaders.dynamic import LabelledFacts, history, write_labelled
 from loaders.errors import PublishRefusedError
 from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
@@ -14,6 +17,7 @@ from loaders.sources.flights import Flights
 from tests.loaders.recordings import write_flights
 from tests.support.served import BASE, TOKEN, Served
 
+NAMING = Naming("http://example.org/facts/", "http://example.org/trains")
 ROWS = [
     "2013-06-01,600,25,UA,1,EWR,IAH",
     "2013-06-01,605,-5,UA,2,EWR,IAH",
@@ -51,6 +55,27 @@ def test_the_server_shows_what_the_feed_says(tmp_path: Path, labelling: Labellin
         # A minute later nothing holds any more.
         served.clock.advance_to(served.clock.now() + timedelta(minutes=1))
         assert served.page("trains/plain").total == 0
+
+
+def test_recorded_facts_are_served_as_they_held(tmp_path: Path) -> None:
+    feed = Flights(write_flights(tmp_path / "flights", ROWS), period=timedelta(minutes=5))
+    facts = list(history(feed.batches(None, None)))
+    write_labelled(facts, tmp_path / "parts" / "part-00000.nq", method_named("rdf-1.2"), NAMING)
+    recorded = LabelledFacts(str(tmp_path / "parts"))
+    begun = {batch.since: batch.at for batch in recorded.batches(None, None)}
+    assert len(begun) > 3
+    with Served(tmp_path) as served:
+
+        def compare(batch: FeedBatch, label: Label) -> None:
+            assert batch.since is not None
+            assert isinstance(label, Interval)
+            assert label.end - label.start == (batch.end - batch.since) / 5
+            if begun[batch.since] == batch.at:
+                holding = [each.quad for each in facts if Fact.valid_at(each, batch.since)]
+                assert sorted(served.page("trains/plain").data) == sorted(holding)
+
+        settings = ReplaySettings(speed=5, labelling="interval")
+        replay(recorded, publisher(served), served.clock, settings, on_batch=compare)
 
 
 def test_a_state_of_an_acknowledged_batch_repeats_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ OF_SECONDS = [
 def test_all_options_of_seconds_are_found() -> None:
     names = {option for _, _, option in OF_SECONDS}
     assert names == {"--period", "--holds", "--hold", "--interval", "--lead"}
-    assert len(OF_SECONDS) == 21
+    assert len(OF_SECONDS) == 22
 
 
 @pytest.mark.parametrize(("program", "command", "option"), OF_SECONDS)
