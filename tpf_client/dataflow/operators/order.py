@@ -205,7 +205,6 @@ class TopK(Node):
         last_shown = ordered[end - 1] if end and len(ordered) >= end else None
         matters = False
         new: list[Entry] = []
-        removed: list[Entry] = []
         for key in changed:
             row = row_of(key)
             before = entries.get(key)
@@ -220,7 +219,6 @@ class TopK(Node):
             else:
                 del ordered[bisect_left(ordered, before)]
                 del entries[key]
-                removed.append(before)
                 matters = matters or last_shown is None or before <= last_shown
             if row is None:
                 continue
@@ -243,7 +241,7 @@ class TopK(Node):
             elif size < (end or 1) and not self._all:
                 self._choose_anew()
         if matters:
-            self._show(new, removed)
+            self._show()
 
     def _shorten(self, reserve: int) -> None:
         ordered = self._sorted
@@ -262,7 +260,7 @@ class TopK(Node):
         self._all = len(ordered) == len(entries)
         self._entries = {entry[2]: entry for entry in ordered}
 
-    def _show(self, _new: list[Entry], _gone: list[Entry]) -> None:
+    def _show(self) -> None:
         if self._copies is None and self._end is not None:
             now = Multiset([row for _, row, _ in self._sorted[self._offset : self._end]])
         else:

@@ -585,9 +585,9 @@ class TickEngine(QueryEngine):
 
     def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
         instants = [
-            self._windows.boundary_of(streams, before),
+            self._windows.boundary(before, streams),
             self._windows.next_gone_of(streams, before),
-            self._plans.ticking.boundary_of(streams, self.front, before),
+            self._plans.ticking.boundary(self.front, before, streams),
         ]
         if self._plans.awake and self._pending():
             soonest = min(each.at(self.front) for each in streams) + 1

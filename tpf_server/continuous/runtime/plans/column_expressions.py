@@ -103,21 +103,13 @@ class ColumnExpressions:
                 return self._whole_quotient(
                     name, self._numbers(dividend, columns), self._numbers(divisor, columns)
                 )
-            case Call("&&" | "||" | "!" as name, arguments):
-                values = [self._numbers(each, columns) for each in arguments]
-                if any(each.tag != BOOLEAN for each in values):
+            case Call("&&", arguments):
+                one, other = (self._numbers(each, columns) for each in arguments)
+                if one.tag != BOOLEAN or other.tag != BOOLEAN:
                     raise _UnsupportedError
-                if name == "!":
-                    return _Numbers(~values[0].values, BOOLEAN, 0, 1)
-                join = np.logical_and if name == "&&" else np.logical_or
-                return _Numbers(join(values[0].values, values[1].values), BOOLEAN, 0, 1)
+                return _Numbers(np.logical_and(one.values, other.values), BOOLEAN, 0, 1)
             case Call(name, (one, other)) if name in _COMPARISONS or name in "+-*":
                 return _binary(name, self._numbers(one, columns), self._numbers(other, columns))
-            case Call("neg", (one,)):
-                number = _number(self._numbers(one, columns))
-                return number._replace(values=-number.values)
-            case Call("ROUND" | "FLOOR" | "CEIL" as name, (one,)):
-                return _whole(name, _number(self._numbers(one, columns)))
         raise _UnsupportedError
 
     def _unpacked(self, column: Column) -> _Numbers:
@@ -183,23 +175,6 @@ def _binary(name: str, left: _Numbers, right: _Numbers) -> _Numbers:
     if name in _COMPARISONS:
         return _Numbers(_COMPARISONS[name](first, second), BOOLEAN, 0, 1)
     return _Numbers(first + second if name == "+" else first - second, tag, scale, most)
-
-
-def _whole(name: str, value: _Numbers) -> _Numbers:
-    if not value.scale:
-        return value
-    one = 10**value.scale
-    most = _bounded(2 * value.most + one)
-    if 2 * one >= _MOST:
-        raise _UnsupportedError
-    match name:
-        case "ROUND":
-            result = (2 * value.values + one) // (2 * one)
-        case "FLOOR":
-            result = value.values // one
-        case _:
-            result = -(-value.values // one)
-    return _Numbers(result, value.tag, 0, most)
 
 
 def _packed(values: Column, scale: int) -> Column:

@@ -274,33 +274,18 @@ class TickingPlans:
             if plan in plans:
                 plans.remove(plan)
 
-    def boundary(self, front: int, before: int) -> int | None:
-        """Return the first instant of the engine at which a plan emits everything."""
+    def boundary(
+        self, front: int, before: int, streams: Container[StreamTime] | None = None
+    ) -> int | None:
+        """Return the first instant of the engine, or of `streams`, at which a plan emits all."""
         result = [
-            _multiple(time.at(front) + 1, slide) + time.lag
-            for plan in self._speaking(front)
+            (time.at(front) // slide + 1) * slide + (time.lag if streams is None else 0)
+            for plan in (() if front == NEVER else self.repeating)
+            if not (self._skip_idle and plan.idle)
             for time, slide in plan.slides
+            if streams is None or time in streams
         ]
         return min((each for each in result if each < before), default=None)
-
-    def boundary_of(self, streams: Container[StreamTime], front: int, before: int) -> int | None:
-        """Return the same for some streams, as an instant of these."""
-        result = [
-            _multiple(time.at(front) + 1, slide)
-            for plan in self._speaking(front)
-            for time, slide in plan.slides
-            if time in streams
-        ]
-        return min((each for each in result if each < before), default=None)
-
-    def _speaking(self, front: int) -> list[Plan]:
-        if front == NEVER:
-            return []
-        return [each for each in self.repeating if not (self._skip_idle and each.idle)]
-
-
-def _multiple(at: int, slide: int) -> int:
-    return -(-at // slide) * slide
 
 
 class PlanRegistry:

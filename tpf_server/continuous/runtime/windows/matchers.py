@@ -35,7 +35,6 @@ EncodedQuad = tuple[TermId, TermId, TermId, TermId]
 """A triple with its graph; 0 where it is in none."""
 Mask = tuple[TermId | None, TermId | None, TermId | None]
 """Subject, predicate and object of a pattern where they are constants, else ``None``."""
-_Place = int  # a column of the row (0 and up), or the complement of a position in the constants
 
 
 @dataclass(frozen=True, slots=True)

@@ -390,15 +390,18 @@ class WindowRegistry:
         """Note that a stream has another distance in time from the engine, or went back."""
         self._expiries.moved(stream, stream.inputs)
 
-    def boundary(self, before: int | None) -> int | None:
-        """Return the first instant before another at which a window with a slide changes.
+    def boundary(
+        self, before: int | None, streams: Container[ElementStream] | None = None
+    ) -> int | None:
+        """Return the first instant of the engine, or of `streams`, at which a slide changes.
 
-        Without the other, only those at which waiting rows come in.
+        It is before another; without that, only those count at which waiting rows come in.
         """
         gone = before is not None
         result = [
-            change + each.time.lag
+            change + (each.time.lag if streams is None else 0)
             for each in self.sliding
+            if streams is None or each.time in streams
             if (change := each.next_change(gone=gone)) is not None
         ]
         return _first(result, before)
@@ -414,16 +417,6 @@ class WindowRegistry:
             for stream in streams
             for window in stream.inputs
             if window.netted and window.moves and window.log
-        ]
-        return _first(result, before)
-
-    def boundary_of(self, streams: Container[ElementStream], before: int) -> int | None:
-        """Return the same for some streams, as an instant of these."""
-        result = [
-            change
-            for each in self.sliding
-            if self._streams[each][0] in streams
-            and (change := each.next_change(gone=True)) is not None
         ]
         return _first(result, before)
 
