@@ -26,7 +26,6 @@ from experiments.harness.runner import Runner, progress_bar, read_run_configurat
 from experiments.studies.adaptivity import Adaptivity
 from experiments.studies.annotation_methods import AnnotationMethods
 from experiments.studies.citybench import CityBenchQueries
-from experiments.studies.client import Clients
 from experiments.studies.conference import ConferenceQueries
 from experiments.studies.cost_model import CostModel
 from experiments.studies.csparql import PeriodicQueries
@@ -48,14 +47,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     TaxiQueries(),
     PeriodicQueries(),
     CityBenchQueries(),
-    Clients(),
     OpenTrack(),
     Load(),
     Adaptivity(),
 )
 STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 22, "cost-model": 0.1, "fragments": 9, "annotation-methods": 10,
-    "conference": 6, "taxi": 8, "csparql": 9, "citybench": 17, "client": 12, "open-track": 21,
+    "conference": 6, "taxi": 8, "csparql": 9, "citybench": 17, "open-track": 25,
     "load": 33, "adaptivity": 1,
 }  # fmt: skip
 """About what a full run of each takes, on two cores with nothing else to do."""

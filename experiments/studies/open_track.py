@@ -19,11 +19,14 @@ from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import pyoxigraph
 
+from annotations.clock import SystemClock
 from experiments.errors import ProcessFailedError, UnavailableError
+from experiments.free_port import free_port
+from experiments.harness import peers
 from experiments.harness.items import (
     Figure,
     Finding,
@@ -35,22 +38,24 @@ from experiments.harness.items import (
     Table,
     Target,
 )
-from experiments.harness.processes import Process
+from experiments.harness.processes import LOOPBACK, Process, child, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
-from experiments.harness.servers import OURS, REFERENCE
-from experiments.studies.client import (
-    COMUNICA,
-    COMUNICA_BRTPF,
-    OURS_PLAIN,
-    RESTRICTED,
-    ProxiedServer,
-    SolutionBag,
-    proxied_server,
-    query_client,
-    solution_bag,
+from experiments.harness.servers import (
+    OURS,
+    REFERENCE,
+    Server,
+    fragment_server,
+    reference_data,
+    reference_server,
 )
+from experiments.harness.static_loading import StaticLoading
 
+COMUNICA = "Comunica"
+COMUNICA_BRTPF = "Comunica, source type brtpf"
+OURS_PLAIN = "ours, plain TPF"
+RESTRICTED = "ours, brTPF and large pages"
+SolutionBag: TypeAlias = Counter[tuple[str | None, ...]]
 _DATA: Final = "TPF_OPEN_TRACK"
 LARGE: Final = "WatDiv 11 M"
 _FILES: Final = {
@@ -102,8 +107,8 @@ _GRAPH: Final = re.compile(r"\b(CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 class Sizes:
     """Sizes: instances of each query, latencies in milliseconds, clients that ask at once.
 
-    Many ask without latency only. With latency each query has `far_instances`, and the reference
-    server is left out: it makes others wait as ours does. Large data are asked once, without
+    With latency each query has `far_instances`, and the reference server is left out: it makes
+    others wait as ours does. Large data are asked once, without
     latency, by one client, for `large_seconds` at most, and of our server only.
     """
 
@@ -133,6 +138,71 @@ class Sizes:
             return [Path(self.data)]
         default = Path(__file__).parents[3] / "shared/data"
         return [*map(Path, filter(None, [os.environ.get(_DATA)])), default]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedServer:
+    """A server, the proxy before it, and the URL of its dataset behind both."""
+
+    server: Server
+    proxy: Process
+    url: str
+
+    def passed(self, delay: float) -> Mapping[str, int]:
+        """Return the proxy's counts since the last call; set the delay in milliseconds."""
+        return self.proxy.ask({"delay": delay}, _READY_SECONDS)
+
+
+@contextmanager
+def proxied_server(
+    name: str, data: Path, folder: Path, static: StaticLoading
+) -> Iterator[ProxiedServer]:
+    """Serve a file of RDF behind a proxy, whose URL is its base URL; the dataset has its name."""
+    dataset = data.name.partition(".")[0]
+    port = free_port()
+    base = f"http://{LOOPBACK}:{port}/"
+    with ExitStack() as stack:
+        if name == REFERENCE:
+            served = reference_data(data, folder)
+            server = stack.enter_context(
+                reference_server(served, dataset, folder / "reference", base_url=base)
+            )
+        else:
+            store = folder / dataset
+            if not store.exists():
+                static.load({store: data}, SystemClock().now())
+            config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
+            server = stack.enter_context(fragment_server(folder, config, store, base_url=base))
+        order = child("experiments.harness.delay_proxy:DelayProxy", str(server.port), str(port))
+        proxy = stack.enter_context(started("delay proxy", order))
+        proxy.ask({"delay": 0.0}, _READY_SECONDS)
+        yield ProxiedServer(server, proxy, base + dataset)
+
+
+@contextmanager
+def query_client(name: str) -> Iterator[Process]:
+    """Start the process of a client; see `experiments.studies.processes.answer_questions`."""
+    if name in (COMUNICA, COMUNICA_BRTPF):
+        script = Path(__file__).with_name("native") / "comunica.mjs"
+        peers.package("@comunica/query-sparql")
+        order = [peers.new_node(), str(script), str(peers.node_modules())]
+    else:
+        order = child("experiments.studies.processes:answer_questions")
+    with started(name, order) as process:
+        yield process
+
+
+def solution_bag(result: Any) -> SolutionBag:
+    """Return an answer of pyoxigraph as clients give it."""
+    if isinstance(result, pyoxigraph.QuerySolutions):
+        names = sorted(result.variables, key=str)
+        return Counter(
+            tuple(None if (term := row[name]) is None else str(term) for name in names)
+            for row in result
+        )
+    if isinstance(result, pyoxigraph.QueryTriples):
+        return Counter({(str(s), str(p), str(o)) for s, p, o in result})
+    return Counter([(str(bool(result)).lower(),)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +427,7 @@ class OpenTrack:
 
 def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[Measurement]:
     for latency in settings.latencies:
-        for crowd in settings.crowds if latency == 0 else (1,):
+        for crowd in settings.crowds:
             queries = [query for query in benchmark.queries if not latency or query not in _HEAVY]
             for query in queries if crowd == 1 else (_ALL,):
                 for client, server in benchmark.pairs:

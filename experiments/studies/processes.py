@@ -550,7 +550,7 @@ def _connections() -> requests.Session:
 
 def _rows_of_answer(question: Mapping[str, Any]) -> Iterator[list[str | None]]:
     with Client(question["url"], session=_connections()) as client:
-        result = client.query(question["query"], timeout=question.get("limit"))
+        result = client.query(question["query"], timeout=question["limit"])
         if isinstance(result, Solutions):
             names = [f"?{name}" for name in result.variables]
             order = sorted(range(len(names)), key=names.__getitem__)
@@ -565,23 +565,16 @@ def _rows_of_answer(question: Mapping[str, Any]) -> Iterator[list[str | None]]:
 
 def _answer(question: Mapping[str, Any]) -> dict[str, Any]:
     wall = time.perf_counter()
-    rows: list[list[str | None]] = []
-    first: float | None = None
-    answer: dict[str, Any] = {"rows": rows}
     try:
-        for row in _rows_of_answer(question):
-            first = first or time.perf_counter() - wall
-            rows.append(row)
+        answer: dict[str, Any] = {"rows": list(_rows_of_answer(question))}
     except ClientError as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
-    return answer | {"first": first, "seconds": time.perf_counter() - wall}
+    return answer | {"seconds": time.perf_counter() - wall}
 
 
-def answer_question(order: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answer a query, or several ``questions`` at once, by new clients; return rows or an error."""
+def answer_questions(order: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answer queries at once, each by a new client; return rows or an error."""
     cpu = time.process_time()
-    if "questions" not in order:
-        return _answer(order) | {"cpu": time.process_time() - cpu}
     with ThreadPoolExecutor(len(order["questions"])) as pool:
         answers = list(pool.map(_answer, order["questions"]))
     return {"answers": answers, "cpu": time.process_time() - cpu}

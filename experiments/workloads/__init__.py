@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def named_queries(file: str) -> dict[str, str]:
-    """Read a file of queries, each after a line ``# name``."""
-    parts = Path(__file__).with_name(file).read_text(encoding="utf-8").split("# ")[1:]
+def named_queries(file: str | Path) -> dict[str, str]:
+    """Read a file of queries, here or elsewhere, each after a line ``# name``."""
+    parts = (Path(__file__).parent / file).read_text(encoding="utf-8").split("# ")[1:]
     return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}

@@ -18,13 +18,13 @@ from hypothesis import given
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
 from experiments.free_port import free_port
-from experiments.studies.client import IN_GRAPHS, SHOP_QUERIES
 from tests.support.examples import examples
 from tests.support.oracle import solutions_of, store_of
 from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
 from tests.support.random_queries import LITERALS, PREDICATES, SUBJECTS, queries
 from tests.support.running_server import n_quads
 from tests.support.shapes import content, right, shop
+from tests.support.shop import IN_GRAPHS, SHOP_QUERIES
 from tpf_client import Client, Solutions
 from tpf_client.errors import HttpError, QuerySyntaxError, UnsupportedQueryError
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyoxigraph
 import pytest
 
-from experiments.studies.client import SHOP, SHOP_QUERIES, Shop
 from tests.support.examples import TIMES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import bag, select, store_of
@@ -16,6 +15,7 @@ from tests.support.peers import COMUNICA as PEER
 from tests.support.peers import Comunica
 from tests.support.running_server import RunningServer
 from tests.support.shapes import COMUNICA, SERVER, TRIPLES, RandomShape, right, shop
+from tests.support.shop import SHOP, SHOP_QUERIES, Shop
 from tests.tpf_client.planner.conftest import ask
 
 CONFIG = "".join(f"{name} = {value}\n" for name, value in SERVER.items())

@@ -15,8 +15,8 @@ import pyoxigraph
 from rdflib import Graph
 
 from annotations.terms import Quad
-from experiments.studies.client import SHOP_LIMIT, SHOP_QUERIES, UNLIMITED, Shop
 from tests.support.oracle import SolutionBag, bag, quad_of, select, term_of
+from tests.support.shop import SHOP_LIMIT, SHOP_QUERIES, UNLIMITED, Shop
 from tpf_client import Solutions
 
 TRIPLES = 100_000

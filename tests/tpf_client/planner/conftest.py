@@ -8,10 +8,10 @@ import pyoxigraph
 import pytest
 from rdflib import Graph
 
-from experiments.studies.client import SHOP_QUERIES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import SolutionBag, bag, store_of
 from tests.support.shapes import SERVER, shop
+from tests.support.shop import SHOP_QUERIES
 from tpf_client import Solutions
 from tpf_client.planner.leaves import Step
 from tpf_client.queries import QueryOptions

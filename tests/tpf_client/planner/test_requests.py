@@ -13,11 +13,11 @@ import pytest
 from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
-from experiments.studies.client import COMPARED, SHOP, SHOP_QUERIES
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import bag, select, store_of
 from tests.support.shapes import SERVER as PLAIN
 from tests.support.shapes import right, shop
+from tests.support.shop import COMPARED, SHOP, SHOP_QUERIES
 from tests.tpf_client.planner.conftest import ShapeAnswer
 from tests.tpf_client.planner.conftest import ask as ask_of_shop
 from tpf_client.planner.explain import explain_plan

@@ -5,11 +5,11 @@ from collections import Counter
 import pyoxigraph
 import pytest
 
-from experiments.studies.client import SHOP, SHOP_QUERIES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import bag, select
 from tests.support.rounds import Rounds
 from tests.support.shapes import COMUNICA, ROUNDS, right
+from tests.support.shop import SHOP, SHOP_QUERIES
 from tests.tpf_client.planner.conftest import ShapeAnswer, ask
 from tpf_client import Solutions
 
