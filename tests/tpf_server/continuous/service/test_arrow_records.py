@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,8 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.support.running_server import TOKEN as PASSWORD
-from tests.support.running_server import RunningServer
 from tests.tpf_server.continuous.service.test_web import NDJSON, ROOT, TOKEN, Site
 from tpf_server.continuous.runtime.elements.elements import canonical_term
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
@@ -465,56 +462,6 @@ def test_a_stream_that_was_deleted_is_another_one() -> None:
     assert found == [f'"{number}"^^<{XSD}integer>' for number in range(9)]
 
 
-def test_a_batch_is_taken_once_and_a_put_makes_the_stream() -> None:
-    site = started("star")
-    for repeated in (False, True):
-        answer = push(site, written(records()), batch="a")
-        assert answer.json()["repeated"] is repeated
-        assert answer.json()["accepted"] == 30
-    made = site.session.put(
-        f"{ROOT}/streams/new?predicate=urn:k&predicate=urn:x",
-        written(records()),
-        headers=TOKEN | AS_ARROW,
-    )
-    assert (made.status_code, made.json()["accepted"]) == (201, 30)
-    refused = push(site, written(records(**{"urn:y": pa.array([1] * 30)})), "new")
-    assert refused.status_code == 400
-    assert "record 1: <http://localhost/new> does not declare the predicate <urn:y>" in refused.text
-
-
-def test_who_may_not_is_refused_and_the_type_is_named() -> None:
-    site = started()
-    url = f"{ROOT}/streams/s"
-    assert site.session.post(url, written(records()), headers=AS_ARROW).status_code == 401
-    other = site.session.post(url, b"x", headers=TOKEN | {"Content-Type": "application/arrow"})
-    assert other.status_code == 415
-    assert ARROW in other.json()["detail"]
-    long = push(site, b"x" * 100_001)
-    assert (long.status_code, long.json()["detail"]) == (
-        413,
-        "a body has at most 100000 bytes, not 100001",
-    )
-
-
-def test_a_malformed_record_is_refused_with_its_number() -> None:
-    wrong = {"urn:k": pa.array(['"a"'] * 20 + ["bare"] + ['"a"'] * 9)}
-    whole = records(**wrong)
-    body = written(whole.slice(0, 7), whole.slice(7))
-    for names in (["ranked"], ["periodic"]):
-        site = started(*names)
-        refused = push(site, body)
-        assert refused.status_code == 400
-        assert refused.json()["detail"].startswith("record 21: not a term: 'bare'")
-        assert site.session.get(f"{ROOT}/streams/streams%2Fs").json()["elements"] == 0
-        site = started(*names, policies={"time": "elements", "whole_batches": False})
-        answer = push(site, body).json()
-        assert answer["accepted"] == 29
-        (one,) = answer["refused"]
-        assert one["record"] == 21
-        assert one["reason"].startswith("record 21: not a term: 'bare'")
-        assert site.session.get(f"{ROOT}/streams/streams%2Fs").json()["elements"] == 29
-
-
 def test_elements_are_made_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, make = [], record_reading._element
 
@@ -547,34 +494,3 @@ def test_no_records_are_no_error() -> None:
     site = started("star")
     for body in (written(schema=records().schema), written(records(0))):
         assert push(site, body).json()["accepted"] == 0
-
-
-def test_a_real_server_takes_them(tmp_path: Path) -> None:
-    (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n")
-    config = 'continuous = true\nstream_time = "elements"\n[datasets.data]\nsource = "data.nt"\n'
-    with RunningServer(tmp_path, config) as server:
-        session = requests.Session()
-        session.headers["Authorization"] = f"Bearer {PASSWORD}"
-        found = []
-        whole = records(300)
-        text = "\n".join(
-            json.dumps({"timestamp": n, "triples": line_of(n)}) for n in range(whole.num_rows)
-        )
-        for name, body, kind in (("a", written(whole), AS_ARROW), ("n", text.encode(), NDJSON)):
-            query = RANKED.replace("<streams/s>", f"<{name}>")
-            options = {"query": query, "semantics": "paper-answer"}
-            made = session.post(f"{server.url}queries", json=options, timeout=30)
-            assert made.status_code == 201, made.text
-            pushed = session.post(f"{server.url}streams/{name}", body, headers=kind, timeout=30)
-            assert pushed.json()["accepted"] == 300, pushed.text
-            results = session.get(
-                f"{made.headers['Location']}/results",
-                params={"follow": "false"},
-                headers={"Accept": "application/x-ndjson"},
-                timeout=30,
-            )
-            lines = [json.loads(line) for line in results.text.splitlines()]
-            # The numbers of arrivals go on, as the engine is the same.
-            found.append([(each["at"], each["result"]) for each in lines])
-        assert found[0] == found[1]
-        assert len(found[0]) > 100

@@ -108,18 +108,6 @@ def test_c_sparql_is_told_by_its_clauses(files):
     assert "some of the queries are CQELS-QL" in both.output
 
 
-def test_now_is_the_instant_of_an_answer(files):
-    result = run(files, query=PERIODIC.replace("?c FROM", "(NOW() AS ?n) FROM"))
-    assert result.exit_code == 0, result.output
-    date_time = "^^<http://www.w3.org/2001/XMLSchema#dateTime>"
-    assert result.output.splitlines() == [
-        f'{at}\t0\t<urn:a1>\t"1970-01-01T00:00:00.00{at}Z"{date_time}' for at in (2, 2, 4, 4)
-    ]
-    refused = run(files, query=QUERY.replace("?a ?c", "?a (NOW() AS ?n)"))
-    assert refused.exit_code != 0
-    assert "NOW() cannot be said in CQELS-QL" in re.sub(r"\s*│?\n│?\s*", " ", refused.output)
-
-
 def test_explain(files):
     result = run(files, "--explain", query=PERIODIC)
     assert "Operators as they run" in result.output
@@ -199,7 +187,6 @@ def test_results_as_arrow(files):
 def test_results_as_arrow_are_written_while_they_come(files, monkeypatch):
     few = EngineLimits(backlog=3)
     monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
-    monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
     lines = "".join(f"{at}\t<urn:a{at}>\t<urn:p>\t<urn:b1>\n" for at in (*range(2_500), 9_000))
     (files / "many.tsv").write_text(lines)
     output = files / "results.arrow"
@@ -221,7 +208,6 @@ def test_results_as_arrow_are_written_while_they_come(files, monkeypatch):
 @pytest.mark.parametrize("query", ["CQELS-QL", "C-SPARQL"])
 def test_a_query_that_a_limit_stops_ends_the_run(files, monkeypatch, query, kind):
     few = EngineLimits(window_rows=10)
-    monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
     monkeypatch.setattr(cli, "Engine", partial(Engine, limits=few))
     lines = "".join(f"{at}\t<urn:a{at}>\t<urn:p>\t<urn:b1>\n" for at in range(2_000))
     (files / "many.tsv").write_text(lines)

@@ -275,25 +275,6 @@ def test_when_the_clock_is_looked_at_changes_nothing(gaps, ticks, order):
     assert _played(gaps, ticks, order) == plain
 
 
-def test_an_element_that_is_ahead_of_the_clock_moves_no_other_stream():
-    hall = Hall(delay=0)
-    window = "SELECT ?a { STREAM <http://localhost/s> [RANGE 5s] { ?a <urn:p> ?b } }"
-    hall.service.register(window, name="native", semantics="paper-rstream")
-    hall.service.register(COUNT)
-    # Who reads a stream alone is answered at the time of its elements.
-    hall.service.register(COUNT.replace("count", "own").replace("<s>", "<ahead>"))
-    hall.push((0, "a"))
-    hall.push((50_000, "x"), stream="ahead")
-    for second in (1, 2):
-        hall.pass_to(second * 1000 - 1)
-        receipt = hall.push((second * 1000, "b"))
-        assert receipt.dropped == 0
-        assert receipt.late == 0
-    hall.pass_to(3_000)
-    assert hall.found("native")[-1] == (2_000, ["a", "b", "b"])
-    assert hall.found("count") == [(0, ["1"]), (1_000, ["2"]), (2_000, ["1"]), (3_000, ["1"])]
-
-
 def test_elements_with_times_of_their_own_are_not_late_when_the_clock_is_set_back():
     hall = Hall(delay=0)
     hall.service.register(LEAVING, name="leaving")
