@@ -8,13 +8,14 @@ from threading import RLock
 
 import pytest
 
-from tests.tpf_server.spark.test_missing_java import PROJECT, QUERY
+from tests.tpf_server.spark.test_missing_java import PROJECT
 from tpf_server.continuous.languages.csparql.parser import parse
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.spark.java import JavaNotFoundError, SparkSettingError
 from tpf_server.spark.session import SparkSettings, java_for, spark_context
 
+QUERY = "REGISTER QUERY q AS SELECT ?s FROM STREAM <urn:s> [RANGE 1s STEP 1s] { ?s <urn:p> ?o }"
 REASON = "executors of {} cannot reach the driver at {}: set TPF_SPARK_HOST to the address"
 
 
@@ -61,15 +62,11 @@ def test_a_registration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     [
         "tpf-load rdf a.nt -o store --engine spark --master MASTER",
         "tpf-load stream . http://127.0.0.1:9/t --checkpoint c --once --master MASTER",
-        "tpf-continuous run q.rq --stream urn:s=s.tsv --semantics csparql --engine spark "
-        "--master MASTER",
     ],
 )
 def test_a_command_says_what_to_set(command: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
-    (tmp_path / "q.rq").write_text(QUERY)
-    (tmp_path / "s.tsv").write_text("1\t<urn:a>\t<urn:p>\t<urn:b>\n")
     master = "spark://far.test:7077"
     environment = {key: value for key, value in os.environ.items() if key != "TPF_SPARK_HOST"}
     done = subprocess.run(

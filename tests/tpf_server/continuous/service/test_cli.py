@@ -261,9 +261,15 @@ def test_spark_without_java_is_one_line(files, monkeypatch, tmp_path):
     monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "nowhere"))
     result = run(files, "--engine", "spark", query=PERIODIC)
     assert result.exit_code == 1
-    assert result.output.startswith(f"tpf-continuous: no Java in {tmp_path / 'nowhere'}")
-    assert len(result.output.splitlines()) == 1
+    assert result.output == (
+        f"tpf-continuous: no Java in {tmp_path / 'nowhere'} (there is no bin/java that runs); "
+        "or take the native engine\n"
+    )
     assert run(files, "--engine", "spark").exit_code == 2
+    monkeypatch.delenv("TPF_SPARK_HOST", raising=False)
+    far = run(files, "--engine", "spark", "--master", "spark://far.test:7077", query=PERIODIC)
+    assert far.exit_code == 1
+    assert "spark://far.test:7077 cannot reach the driver at 127.0.0.1: set" in far.output
 
 
 def test_the_command_does_not_load_spark():
