@@ -1,12 +1,13 @@
 """The real ``tpf-server`` over loopback."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,11 +49,9 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Po
         process.wait(STOP_SECONDS)
 
 
-def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) -> None:
+def test_two_workers_agree_and_are_counted_together(tmp_path: Path) -> None:
     (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
-    config = tmp_path / "server.toml"
-    config.write_text('title = "Before"\n')
-    arguments = ("trains.nt", "--workers", "2", "--publish-token", "T", "--config", str(config))
+    arguments = ("trains.nt", "--workers", "2", "--publish-token", "T")
     with running(tmp_path, *arguments) as (url, process):
         for number in range(5):
             # A session of its own: another connection, perhaps another worker.
@@ -69,19 +68,20 @@ def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) 
                 )
                 lines = [line for line in page.text.splitlines() if "#metadata" not in line]
                 assert len(lines) == number + 1
-        assert requests.head(f"{url}trains", timeout=30).headers["ETag"]
-        config.write_text('title = "After"\n')
-        process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 60
-        while "After" not in requests.get(url, headers={"Accept": "text/html"}, timeout=30).text:
-            assert time.monotonic() < deadline, "the new settings never counted"
-            time.sleep(0.1)
-        process.terminate()
-        assert process.wait(STOP_SECONDS) == 0
-    # What was acknowledged is there after a restart.
-    with running(tmp_path, "trains.nt", "--publish-token", "T") as (url, process):
-        page = requests.get(f"{url}trains.nq?predicate=http://example.org/delay", timeout=30)
         assert 'dynamicTriples> "5"' in page.text
+        assert requests.head(f"{url}trains", timeout=30).headers["ETag"]
+        assert requests.get(f"{url}nothing", timeout=30).status_code == 404
+        deadline = time.monotonic() + 30
+        while True:
+            text = requests.get(f"{url}metrics", timeout=30).text
+            count = re.search(r'tpf_requests_total{method="GET",status="200"} (\d+)', text)
+            # The first one asked whether the server is ready.
+            if count is not None and int(count[1]) >= 30 and 'status="404"} 1.0' in text:
+                break
+            # A worker that is not asked itself adds up what it has answered every second.
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert re.search(r"^tpf_request_seconds_bucket", text, re.MULTILINE)
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_SECONDS) == 0
 
@@ -156,37 +156,37 @@ def test_wrong_use_is_one_line(
 
 
 def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> None:
+    def wait() -> None:
+        raise AssertionError("it waits although nobody is about to end")
+
     (tmp_path / "trains.nt").write_text("")
-    with running(tmp_path, "trains.nt") as (url, _):
-        port = url.rpartition(":")[2].rstrip("/")
-        second = refused(tmp_path, "--port", port)
-        assert second == f"tpf-server: cannot listen on 127.0.0.1:{port}: Address already in use\n"
-        assert requests.get(url, timeout=30).ok
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        assert "Address already in use" in refused(
-            tmp_path, "--port", str(other.getsockname()[1]), "--workers", "2"
+    with (
+        running(tmp_path, "trains.nt") as (url, process),
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        port = int(url.rpartition(":")[2].rstrip("/"))
+        if sys.platform == "linux":
+            (worker,) = workers_of(process.pid)
+            mark = f"@tpf-server/127.0.0.1/{port}/{worker.pid}\n"
+            assert mark in Path("/proc/net/unix").read_text()
+        second = subprocess.run(
+            [*COMMAND, "trains.nt", "--port", str(port), "--workers", "2"],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
-    assert refused(tmp_path, "--host", "192.0.2.1") == (
-        "tpf-server: cannot listen on 192.0.2.1:3000: Cannot assign requested address\n"
+        reason = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert (second.returncode, second.stderr) == (1, f"tpf-server: {reason}\n")
+        assert requests.get(url, timeout=30).ok
+        assert refused_claim("127.0.0.1", port, wait) == reason
+        taken = refused_claim("127.0.0.1", other.getsockname()[1], wait)
+        assert taken.endswith(": Address already in use")
+    assert refused_claim("192.0.2.1", 3000) == (
+        "cannot listen on 192.0.2.1:3000: Cannot assign requested address"
     )
-    assert "no-such-host.invalid" in refused(tmp_path, "--host", "no-such-host.invalid")
-
-
-def refused(folder: Path, *arguments: str) -> str:
-    """Return the message of a server that ends with status 1."""
-    done = subprocess.run(
-        [*COMMAND, "trains.nt", *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    return done.stderr
+    assert "no-such-host.invalid" in refused_claim("no-such-host.invalid", 3000)
 
 
 def test_of_two_servers_that_start_at_once_one_listens() -> None:
@@ -197,8 +197,8 @@ def test_of_two_servers_that_start_at_once_one_listens() -> None:
         pass
 
 
-def refused_claim(host: str, port: int) -> str:
-    with pytest.raises(ListenError) as refusal, claimed_port(host, port):
+def refused_claim(host: str, port: int, wait: Callable[[], object] = lambda: None) -> str:
+    with pytest.raises(ListenError) as refusal, claimed_port(host, port, wait):
         pass
     return str(refusal.value)
 
