@@ -100,24 +100,8 @@ def _fits(quad: Quad, pattern: QuadPattern) -> bool:
     )
 
 
-def test_a_row_that_contains_others_stands_for_them(shared: Served) -> None:
-    values = f"(?subject ?object) {{ (<{EX}t1> <{EX}ghent>) (<{EX}t1> UNDEF) (<{EX}x> <{EX}y>) }}"
-    found = shared.fragment(path(values, "&subject=?subject"))
-    assert found == shared.fragment(f"trains?subject={EX}t1")
-
-
-def test_what_the_pattern_lacks_says_nothing(shared: Served) -> None:
-    one = shared.fragment(path(f"(?subject) {{ (<{EX}t1>) }}"))
-    assert shared.fragment(path(f'(?x ?subject) {{ ("1" <{EX}t1>) (UNDEF <{EX}t1>) }}')) == one
-
-
 def test_a_short_row_matches_nothing(shared: Served) -> None:
     page = shared.page(path("(?subject ?object) { (<ex:comunica:unknown>) }"))
-    assert (page.data, page.total) == ([], 0)
-
-
-def test_no_row_is_no_match(shared: Served) -> None:
-    page = shared.page(path("(?subject) {}"))
     assert (page.data, page.total) == ([], 0)
 
 

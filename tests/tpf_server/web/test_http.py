@@ -112,11 +112,6 @@ def test_the_api_documentation_is_valid_hydra_without_remote_contexts(shared: Se
             assert row.object[0] == "<"
 
 
-def test_every_response_links_to_the_documentation(shared: Served) -> None:
-    for path in ("trains", "", "nothing", "healthz"):
-        assert f"<{BASE}api-doc>" in shared.get(path).headers["Link"]
-
-
 def test_search_engines_get_fronts_and_no_fragments(shared: Served) -> None:
     robots = shared.get("robots.txt")
     assert robots.headers["Content-Type"] == "text/plain; charset=utf-8"
