@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from markupsafe import escape
 
-from annotations.labels import Expiration, Interval
+from annotations.labels import Expiration, Interval, Label
 from annotations.terms import Quad, Term
 from tests.support.served import BASE, HYDRA, NOON, TMP, VOID, Served, parse, quad
 from tests.tpf_server.conftest import STATIC
@@ -176,7 +176,10 @@ def test_freshness_ends_when_a_label_ends_or_starts_within_the_max_age(served: S
     fragment = "trains?predicate=http://example.org/"
     later = Interval(NOON + timedelta(seconds=4), NOON + timedelta(seconds=9))
     day = Expiration(NOON + timedelta(days=1))
-    for name, label, seconds in (("delay", SOON, 8), ("track", later, 4), ("seats", day, 10)):
+    labels: dict[str, tuple[Label, int]] = {
+        "delay": (SOON, 8), "track": (later, 4), "seats": (day, 10)
+    }  # fmt: skip
+    for name, (label, seconds) in labels.items():
         served.publish((quad("t1", name, '"5"'), label))
         response = served.get(fragment + name)
         assert response.headers["Cache-Control"] == f"public, max-age={seconds}"

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from annotations.instants import format_instant
-from annotations.labels import Expiration, Fact, Interval, Label, at_instant
-from annotations.methods import METHODS, method_named
+from annotations.labels import Fact, at_instant
+from annotations.methods import METHODS
 from annotations.methods.base import Naming
 from annotations.terms import Quad
 from tests.support.facts import points
@@ -17,7 +17,6 @@ UNTIL = NOON + timedelta(minutes=1)
 IN_A_MINUTE = f"expiration={format_instant(UNTIL)}"
 DELAY = quad("t9", "delay", '"5"')
 LINE = '<http://example.org/t9> <http://example.org/delay> "5" .\n'
-LABELS: list[Label] = [Expiration(UNTIL), Interval(NOON - timedelta(minutes=1), UNTIL)]
 
 
 def delays(served: Served) -> list[Quad]:
@@ -42,64 +41,43 @@ def test_plain_facts_with_an_interval(served: Served) -> None:
     assert delays(served) == [DELAY]
 
 
-@pytest.mark.parametrize("method", [None, *(method.name for method in METHODS)])
-def test_facts_that_hold_at_an_instant_only(served: Served, method: str | None) -> None:
-    at = NOON + timedelta(seconds=10)
-    if method is None:
-        response = served.post(LINE, f"instant={format_instant(at)}")
-    else:
-        naming = Naming("http://publisher.test/facts/", BASE + "trains")
-        rows = points(list(method_named(method).encode(Fact(DELAY, at_instant(at)), naming)))
-        body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
-        assert "#instant>" in body
-        response = served.post(body)
-    assert response.status_code == 201, response.text
-    assert delays(served) == []
-    served.clock.advance_to(at)
-    page = served.page("trains?predicate=http://example.org/delay")
-    assert page.data == [DELAY]
-    assert page.objects(TMP + "instant") == [format_instant(at)]
-    assert page.objects(TMP + "nextChange") == []
-    assert page.objects(TMP + "earliestExpiration") == [
-        format_instant(at + timedelta(microseconds=1))
-    ]
-    served.clock.advance_to(at + timedelta(microseconds=1))
-    assert delays(served) == []
-
-
-@pytest.mark.parametrize("label", LABELS, ids=["expiration", "interval"])
-@pytest.mark.parametrize("named", [True, False], ids=["named", "detected"])
-@pytest.mark.parametrize("method", [method.name for method in METHODS])
-def test_facts_annotated_by_any_method(
-    served: Served, method: str, named: bool, label: Label
-) -> None:
+def test_facts_that_hold_at_an_instant_only(served: Served) -> None:
     naming = Naming("http://publisher.test/facts/", BASE + "trains")
-    facts = [Fact(DELAY, label), Fact(quad("t9", "platform", '"2"'), label)]
-    rows = [row for fact in facts for row in method_named(method).encode(fact, naming)]
-    body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
-    response = served.post(body, f"annotation={method}" if named else "")
-    assert response.status_code == 201, response.text
-    assert response.json()["added"] == 2
-    assert delays(served) == [DELAY]
-    served.clock.advance_to(UNTIL)
-    assert delays(served) == []
+    for method in (None, *METHODS):
+        at = served.clock.now() + timedelta(seconds=10)
+        if method is None:
+            response = served.post(LINE, f"instant={format_instant(at)}")
+        else:
+            rows = points(list(method.encode(Fact(DELAY, at_instant(at)), naming)))
+            body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
+            assert "#instant>" in body
+            response = served.post(body)
+        assert response.status_code == 201, response.text
+        assert delays(served) == []
+        served.clock.advance_to(at)
+        page = served.page("trains?predicate=http://example.org/delay")
+        assert page.data == [DELAY]
+        assert page.objects(TMP + "instant") == [format_instant(at)]
+        assert page.objects(TMP + "nextChange") == []
+        after = at + timedelta(microseconds=1)
+        assert page.objects(TMP + "earliestExpiration") == [format_instant(after)]
+        served.clock.advance_to(after)
+        assert delays(served) == []
 
 
-@pytest.mark.parametrize(
-    ("media_type", "body"),
-    [
-        ("text/turtle", "@prefix : <http://example.org/> . :t9 :delay '5' ."),
-        ("application/trig", "@prefix : <http://example.org/> . { :t9 :delay '5' }"),
-        (
-            "application/ld+json",
-            '{"@id": "http://example.org/t9", "http://example.org/delay": "5"}',
-        ),
-        ("application/n-triples; charset=utf-8", LINE),
-    ],
-)
-def test_any_rdf_format(served: Served, media_type: str, body: str) -> None:
-    assert served.post(body, IN_A_MINUTE, media_type).status_code == 201
-    assert delays(served) == [DELAY]
+FORMATS = [
+    ("text/turtle", "@prefix : <http://example.org/> . :t9 :delay '5' ."),
+    ("application/trig", "@prefix : <http://example.org/> . { :t9 :delay '5' }"),
+    ("application/ld+json", '{"@id": "http://example.org/t9", "http://example.org/delay": "5"}'),
+    ("application/n-triples; charset=utf-8", LINE),
+]
+
+
+def test_any_rdf_format(served: Served) -> None:
+    for number, (media_type, body) in enumerate(FORMATS):
+        published = served.post(body.replace("5", f"{number}"), IN_A_MINUTE, media_type)
+        assert published.status_code == 201
+        assert delays(served) == [quad("t9", "delay", f'"{number}"')]
 
 
 def test_blank_nodes_of_two_bodies_are_different(served: Served) -> None:
@@ -256,26 +234,25 @@ def test_plain_facts_that_would_read_as_annotations_are_refused(shared: Served, 
     assert shared.page("trains?predicate=http://example.org/delay").total == 0
 
 
-@pytest.mark.parametrize(
-    ("body", "media_type"),
-    [
-        ("", "text/turtle"),
-        ("", "application/n-quads"),
-        ("# nothing\n", "application/n-triples"),
-        ("[]", "application/ld+json"),
-        ("@prefix : <http://example.org/> .", "application/trig"),
-        ("", "application/rdf-patch"),
-    ],
-)
-def test_a_body_without_a_fact_is_refused(served: Served, body: str, media_type: str) -> None:
+EMPTY = [
+    ("", "text/turtle"),
+    ("", "application/n-quads"),
+    ("# nothing\n", "application/n-triples"),
+    ("[]", "application/ld+json"),
+    ("@prefix : <http://example.org/> .", "application/trig"),
+    ("", "application/rdf-patch"),
+]
+
+
+def test_a_body_without_a_fact_is_refused(served: Served) -> None:
     before = served.post(LINE, IN_A_MINUTE).json()["sequence"]
-    answer = served.post(body, IN_A_MINUTE, media_type)
-    assert (answer.status_code, "no fact in the body" in answer.text) == (400, True)
-    answer = served.post(body, "", media_type)
-    assert (answer.status_code, "no fact in the body" in answer.text) == (400, True)
-    if "patch" not in media_type:
-        answer = served.delete(body, "", media_type)
-        assert (answer.status_code, "nothing would be withdrawn" in answer.text) == (400, True)
+    for body, media_type in EMPTY:
+        for query in (IN_A_MINUTE, ""):
+            answer = served.post(body, query, media_type)
+            assert (answer.status_code, "no fact in the body" in answer.text) == (400, True)
+        if "patch" not in media_type:
+            answer = served.delete(body, "", media_type)
+            assert (answer.status_code, "nothing would be withdrawn" in answer.text) == (400, True)
     # Nothing has come between.
     assert served.post(LINE, IN_A_MINUTE).json()["sequence"] == before + 1
 

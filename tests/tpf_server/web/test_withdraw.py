@@ -1,13 +1,12 @@
 """Withdrawing and correcting facts over HTTP."""
 
 from datetime import datetime, timedelta
+from itertools import product
 from pathlib import Path
 
-import pytest
-
 from annotations.instants import format_instant
-from annotations.labels import Expiration, Fact, Interval
-from annotations.methods import METHODS, method_named
+from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.methods import METHODS
 from annotations.methods.base import Naming
 from tests.support.served import BASE, NOON, TOKEN, Served, quad
 from tpf_server.store.live.log import LiveSettings
@@ -78,18 +77,20 @@ def test_an_interval_ends_now_or_where_it_is_cut(served: Served) -> None:
     assert when(served, 20) == "5.555555....555....."
 
 
-@pytest.mark.parametrize("method", [method.name for method in METHODS])
-@pytest.mark.parametrize("label", [Expiration(at(60)), Interval(at(-5), at(60))])
-def test_what_was_annotated_is_withdrawn_as_it_was_published(
-    served: Served, method: str, label: Expiration | Interval
-) -> None:
+LABELS: list[Label] = [Expiration(at(60)), Interval(at(-5), at(60))]
+
+
+def test_what_was_annotated_is_withdrawn_as_it_was_published(served: Served) -> None:
+    """The method is found out."""
     naming = Naming("http://publisher.test/facts/", BASE + "trains")
-    rows = method_named(method).encode(Fact(DELAY, label), naming)
-    body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
-    assert served.post(body).status_code == 201
-    assert delays(served) == ['"5"']
-    assert served.delete(body).json()["replaced"] == 1
-    assert delays(served) == []
+    for method, label in product(METHODS, LABELS):
+        rows = method.encode(Fact(DELAY, label), naming)
+        body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
+        published = served.post(body)
+        assert (published.status_code, published.json()["added"]) == (201, 1)
+        assert delays(served) == ['"5"']
+        assert served.delete(body).json()["replaced"] == 1
+        assert delays(served) == []
 
 
 def test_a_patch_corrects_in_one_batch(served: Served) -> None:
@@ -155,33 +156,29 @@ def test_what_was_said_is_not_kept_for_ever(served: Served) -> None:
         assert served.get(f"{FRAGMENT}&{past}={format_instant(at(450))}").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("body", "query", "media_type", "status", "says"),
-    [
-        ("_:x <x:p> <x:o> .", "", "application/n-quads", 422, "blank node"),
-        (f"D {LINE}", "", "application/rdf-patch", 415, "POST it"),
-        (LINE + "<a\n", "", "application/n-quads", 400, "line 2"),
-        (LINE, "initial=2016-01-01T00:00:00Z", "application/n-quads", 400, "label"),
-        (LINE, "annotation=nothing", "application/n-quads", 400, "named-graph"),
-        (LINE, "x=y", "application/n-quads", 400, "'x'"),
-    ],
-)
-def test_a_bad_withdrawal_changes_nothing(
-    served: Served, body: str, query: str, media_type: str, status: int, says: str
+BAD = [
+    ("_:x <x:p> <x:o> .", "", "application/n-quads", 422, "blank node"),
+    (f"D {LINE}", "", "application/rdf-patch", 415, "POST it"),
+    (LINE + "<a\n", "", "application/n-quads", 400, "line 2"),
+    (LINE, "initial=2016-01-01T00:00:00Z", "application/n-quads", 400, "label"),
+    (LINE, "annotation=nothing", "application/n-quads", 400, "named-graph"),
+    (LINE, "x=y", "application/n-quads", 400, "'x'"),
+]
+
+
+def test_a_bad_withdrawal_changes_nothing_and_only_who_may_publish_may_withdraw(
+    served: Served,
 ) -> None:
     served.post(LINE, expires(60))
-    refused = served.delete(body, query, media_type)
-    assert refused.status_code == status, refused.text
-    assert says in refused.json()["detail"]
-    assert delays(served) == ['"5"']
-
-
-@pytest.mark.parametrize("token", [None, "wrong"])
-def test_only_who_may_publish_may_withdraw(served: Served, token: str | None) -> None:
-    served.post(LINE, expires(60))
-    assert served.delete(LINE, token=token).status_code == 401
+    for body, query, media_type, status, says in BAD:
+        refused = served.delete(body, query, media_type)
+        assert refused.status_code == status, refused.text
+        assert says in refused.json()["detail"]
+    for token in (None, "wrong"):
+        assert served.delete(LINE, token=token).status_code == 401
     assert delays(served) == ['"5"']
     assert served.delete(LINE, token=TOKEN).status_code == 201
+    assert delays(served) == []
 
 
 def test_a_blank_node_is_withdrawn_by_the_name_that_pages_show(served: Served) -> None:
