@@ -24,9 +24,12 @@ ONE_OF_THEM = {"streams": "s", "queries": "q"}
 Described = Mapping[str, Mapping[str, list[str]]]
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "continuous"])
-def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
-    with Served(tmp_path, STATIC, settings={"continuous": request.param}) as served:
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "continuous"])
+def server(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Served]:
+    folder, settings = tmp_path_factory.mktemp("server"), {"continuous": request.param}
+    with Served(folder, STATIC, settings=settings) as served:
         yield served
 
 

@@ -17,12 +17,13 @@ ABSURD = [
 ]
 
 
-@pytest.mark.parametrize("field", ABSURD)
-def test_a_date_that_there_is_not_is_refused_or_ignored(tmp_path: Path, field: str) -> None:
+def test_a_date_that_there_is_not_is_refused_or_ignored(tmp_path: Path) -> None:
     with Served(tmp_path, [quad("a", "p", "o")]) as served:
-        assert served.get("trains", Accept_Datetime=field).status_code == 400
+        for field in ABSURD:
+            assert served.get("trains", Accept_Datetime=field).status_code == 400
     with Served(tmp_path / "static", [quad("a", "p", "o")], live=False) as served:
-        assert served.get("trains", If_Modified_Since=field).status_code == 200
+        for field in ABSURD:
+            assert served.get("trains", If_Modified_Since=field).status_code == 200
 
 
 def test_no_answer_is_taken_for_another_type(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The setting ``continuous``."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -74,14 +72,6 @@ def test_people_get_pages_of_streams_and_queries(tmp_path: Path) -> None:
 
 def test_it_is_off_by_default(served: Served) -> None:
     assert served.get("queries").status_code == 404
-
-
-def test_a_plain_server_does_not_load_the_engine() -> None:
-    code = "import sys, tpf_server.cli; print([m for m in sys.modules if 'cqels' in m])"
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert output == "[]\n"
 
 
 def test_it_needs_one_worker() -> None:

@@ -131,29 +131,28 @@ def test_a_browser_that_asks_each_time_may_keep_a_page_as_its_dictionary(served:
     assert shown.headers["Expires"] == "Tue, 08 Dec 2015 12:00:10 GMT"
 
 
-@pytest.mark.parametrize(
-    ("encodings", "dictionary"),
-    [
-        ("gzip", None), ("dcz;q=0, gzip", None), ("*", None), ("gzip, dcz", "of nobody"),
-        ("dcz", ":no base64:"), ("gzip, dcz", ""), ("gzip, dcz", ":" + "A" * 43 + "=:"),
-        ("gzip, dcz", "x" * 9000), ("gzip, dcz", ":" + "A" * 42 + "é=:"),
-    ],
-)  # fmt: skip
-def test_nobody_gets_a_delta_that_he_cannot_read(
-    served: Served, encodings: str, dictionary: str | None
-) -> None:
+UNREADABLE = [
+    ("gzip", None), ("dcz;q=0, gzip", None), ("*", None), ("gzip, dcz", "of nobody"),
+    ("dcz", ":no base64:"), ("gzip, dcz", ""), ("gzip, dcz", ":" + "A" * 43 + "=:"),
+    ("gzip, dcz", "x" * 9000), ("gzip, dcz", ":" + "A" * 42 + "é=:"),
+]  # fmt: skip
+
+
+def test_nobody_gets_a_delta_that_he_cannot_read(served: Served) -> None:
     publish(served, 1)
     first = served.get("trains", "application/trig", **DELTAS)
     publish(served, 2)
-    headers = {
-        "Accept-Encoding": encodings,
-        "Available-Dictionary": named(first.content) if dictionary is None else dictionary,
-    }
-    encoded = {name: value.encode() for name, value in headers.items()}
-    reply = served.request("GET", "trains", headers={"Accept": "application/trig", **encoded})
-    assert reply.headers.get("Content-Encoding") != "dcz"
     plain = served.get("trains", "application/trig", Accept_Encoding="identity")
-    assert reply.content == plain.content
+    for encodings, dictionary in UNREADABLE:
+        headers = {
+            "Accept": "application/trig",
+            "Accept-Encoding": encodings,
+            "Available-Dictionary": named(first.content) if dictionary is None else dictionary,
+        }
+        encoded = {name: value.encode() for name, value in headers.items()}
+        reply = served.request("GET", "trains", headers=encoded)
+        assert reply.headers.get("Content-Encoding") != "dcz"
+        assert reply.content == plain.content
 
 
 def test_what_is_static_or_pinned_is_no_dictionary(served: Served) -> None:
