@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPResponse
 
 import pytest
 import requests
@@ -198,28 +198,6 @@ def test_head_has_the_fields_of_get_and_no_body(server: RunningServer, path: str
             seen.append(kept)
     assert seen[0] == seen[1] == seen[2]
     assert "content-type" in seen[1]
-
-
-def test_options_and_unknown_methods(server: RunningServer) -> None:
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
-    for method, path, status, allowed in (
-        ("OPTIONS", "/stops", 204, "GET, HEAD, OPTIONS"),
-        ("OPTIONS", "/trains/facts", 204, "POST, DELETE, OPTIONS"),
-        ("DELETE", "/stops", 405, "GET, HEAD, OPTIONS"),
-        ("POST", "/stops", 405, "GET, HEAD, OPTIONS"),
-        ("GET", "/trains/facts", 405, "POST, DELETE, OPTIONS"),
-        ("BREW", "/stops", 405, "GET, HEAD, OPTIONS"),
-    ):
-        connection.request(method, path)
-        response = connection.getresponse()
-        body = response.read()
-        assert (response.status, response.getheader("Allow")) == (status, allowed), method
-        assert response.getheader("Access-Control-Allow-Origin") == (
-            None if path.endswith("facts") else "*"
-        )
-        if status == 405:
-            assert method.encode() in body
-    connection.close()
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,8 @@ tmp = DEFAULT_VOCABULARY
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of a few batches, so that there are many."""
-    for module in (event_stream, event_stream):
-        monkeypatch.setattr(module, "LEAF", 4)
-        monkeypatch.setattr(module, "BLOCK", 3)
+    monkeypatch.setattr(event_stream, "LEAF", 4)
+    monkeypatch.setattr(event_stream, "BLOCK", 3)
     monkeypatch.setattr(event_stream, "MEMBERS", 5)
 
 

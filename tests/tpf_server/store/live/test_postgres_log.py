@@ -289,9 +289,8 @@ def test_runs_of_batches_are_those_of_what_was_published(address: Address) -> No
 def test_a_stream_of_events_is_the_same_from_a_database_as_from_a_file(
     address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (event_stream, event_stream):
-        monkeypatch.setattr(module, "LEAF", 4)
-        monkeypatch.setattr(module, "BLOCK", 3)
+    monkeypatch.setattr(event_stream, "LEAF", 4)
+    monkeypatch.setattr(event_stream, "BLOCK", 3)
     hour = timedelta(hours=1)
     told: list[dict[str, bytes]] = []
     for name, place in (("file", None), ("database", address)):

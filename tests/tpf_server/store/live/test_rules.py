@@ -309,42 +309,6 @@ def test_readers_never_see_half_a_batch(address: Address) -> None:
     two.close()
 
 
-@pytest.mark.parametrize(
-    ("there", "new", "left"),
-    [
-        (expiring(9), expiring(9), [expiring(9)]),
-        (expiring(9), expiring(7, o=1), [expiring(7, o=1)]),
-        (holding(0, 9), expiring(12, o=1), [holding(0, 4), expiring(12, o=1)]),
-        (holding(4, 9), expiring(12, o=1), [expiring(12, o=1)]),
-        (holding(9, 12), expiring(9, o=1), [holding(9, 12), expiring(9, o=1)]),
-        (holding(9, 12), expiring(10, o=1), None),
-        (holding(0, 6), holding(5, 9, o=1), [holding(0, 5), holding(5, 9, o=1)]),
-        (holding(0, 5), holding(5, 9, o=1), [holding(0, 5), holding(5, 9, o=1)]),
-        (holding(5, 6), holding(5, 9, o=1), [holding(5, 9, o=1)]),
-        (holding(6, 9), holding(5, 6, o=1), [holding(5, 6, o=1), holding(6, 9)]),
-        (holding(6, 9), holding(5, 7, o=1), None),
-        (expiring(9), holding(3, 8, o=1), [holding(3, 8, o=1)]),
-        (expiring(9), holding(8, 12, o=1), [expiring(8), holding(8, 12, o=1)]),
-        (expiring(8), holding(8, 12, o=1), [expiring(8), holding(8, 12, o=1)]),
-    ],
-)
-def test_what_a_new_label_does_to_the_one_before(
-    address: Address, there: Fact, new: Fact, left: list[Fact] | None
-) -> None:
-    store = address.open()
-    store.publish([there], at(0))
-    if left is None:
-        with pytest.raises(PublishError, match="overlaps that of"):
-            store.publish([new], at(4))
-        left = [there]
-    else:
-        store.publish([new], at(4))
-    for tenth in range(130):
-        shown = set(store.facts(ALL, store.snapshot(at(tenth / 10)), 0, 9))
-        assert shown == {fact for fact in left if fact.valid_at(at(tenth / 10))}
-    store.close()
-
-
 def test_the_next_change_of_an_object_does_not_grow_with_its_slot(addresses: Addresses) -> None:
     work = {}
     for length in (500, 8000):

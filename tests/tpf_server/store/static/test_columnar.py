@@ -115,24 +115,6 @@ def every_shape(quad: Quad) -> list[QuadPattern]:
     ]
 
 
-@pytest.mark.parametrize("graphs", [[DEFAULT_GRAPH], [DEFAULT_GRAPH, *NODES]])
-def test_every_shape_is_one_range_of_an_order(tmp_path: Path, graphs: list[Term]) -> None:
-    data = [
-        Quad(*terms)
-        for n, terms in enumerate(itertools.product(NODES, NODES, OBJECTS, graphs))
-        if n % 3
-    ]
-    with static_store(tmp_path / "s", data) as store:
-        for pattern in every_shape(data[40]):
-            assert set(store.quads(pattern, 0, len(data))) == matches(data, pattern)
-            walked = [
-                quad
-                for offset in range(0, store.count(pattern), 7)
-                for quad in store.quads(pattern, offset, 7)
-            ]
-            assert walked == store.quads(pattern, 0, len(data))
-
-
 def test_orders_for_graphs_only_where_there_are_graphs(tmp_path: Path) -> None:
     quad = Quad(NODES[0], NODES[1], NODES[2])
     with static_store(tmp_path / "triples", [quad]) as store:
