@@ -10,25 +10,14 @@ from typing import Any
 
 import pytest
 import requests
-from flask import Flask
 
-from annotations.clock import ManualClock
 from annotations.terms import Term
 from tests.support.csparql_spark import settings
-from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.runtime.elements.elements import EPOCH
+from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site
 from tpf_server.continuous.runtime.errors import ContinuousError
-from tpf_server.continuous.service.continuous_service import ContinuousService
-from tpf_server.continuous.service.hosting import Policies
-from tpf_server.continuous.service.web import continuous_blueprint
-from tpf_server.settings import Settings
-from tpf_server.web.bodies import BodyReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-ROOT = "http://server.test"
-TOKEN = {"Authorization": "Bearer secret"}
 PATIENCE = 180
 TEXT = """REGISTER QUERY {} AS SELECT ?a ?c (COUNT(*) AS ?n)
 FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b . ?b <urn:near> ?c }} GROUP BY ?a ?c"""
@@ -38,7 +27,7 @@ STREAM = """REGISTER STREAM {} AS CONSTRUCT {{ ?a <urn:q> ?b }}
 FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"""
 
 
-class Site:
+class OnSpark(Site):
     """A server.
 
     Args:
@@ -59,67 +48,48 @@ class Site:
                 raise ContinuousError("no Spark")
             yield spark
 
-        self.engine = engine = Engine()
-        engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
-
         def executors(lock: Any) -> Any:
+            static, base = self.engine.static, self.engine.base
             made = SparkExecutor(
-                engine.static, work, lock, base=engine.base, every=0.1,
-                shared=shared, session=session,
-            )  # fmt: skip
+                static, work, lock, base=base, every=0.1, shared=shared, session=session
+            )
             return {"spark": made}, "native"
 
-        self.service = ContinuousService(
-            engine,
-            ManualClock(EPOCH),
-            Policies(time="elements"),
-            executors=executors,
-        )
-        app = Flask("test")
-        app.register_blueprint(
-            continuous_blueprint(
-                self.service, BodyReader(100_000), Settings(publish_token="secret")
-            )
-        )
-        self.session = requests.Session()
-        self.session.mount(ROOT, WsgiAdapter(app))
+        policies = {"time": "elements", "backlog": 10_000}
+        super().__init__(policies=policies, body=100_000, executors=executors)
+        self.engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
 
     def jobs(self) -> list[Any]:
         """What runs on Spark."""
         return list(self.service._executors["spark"]._jobs)  # type: ignore[attr-defined]
 
-    def register(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
-        body = {"query": text.format(name), "engine": engine}
-        return self.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+    def begin(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
+        begun: requests.Response = self.register(text.format(name), engine=engine)
+        return begun
 
-    def push(self, *elements: tuple[int, str]) -> None:
-        lines = [
-            json.dumps({"timestamp": at, "triple": [f"<urn:{who}>", "<urn:at>", "<urn:x>"]})
-            for at, who in elements
-        ]
-        ndjson = TOKEN | {"Content-Type": "application/x-ndjson"}
-        answer = self.session.post(f"{ROOT}/streams/s", "\n".join(lines), headers=ndjson)
+    def come(self, *elements: tuple[int, str]) -> None:
+        triples = [(at, [f"<urn:{who}>", "<urn:at>", "<urn:x>"]) for at, who in elements]
+        answer = self.push(*({"timestamp": at, "triple": triple} for at, triple in triples))
         assert answer.ok, answer.text
 
     def state(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.session.get(f"{ROOT}/queries/{name}").json()
         return found
 
-    def results(self, name: str) -> list[tuple[str, list[dict[str, str]]]]:
-        text = self.session.get(
-            f"{ROOT}/queries/{name}/results",
-            params={"follow": "false"},
-            headers={"Accept": "application/x-ndjson"},
-        ).text
-        found = [json.loads(line) for line in text.splitlines()]
+    def emitted(self, name: str) -> list[Any]:
+        text = self.results(name, params={"follow": "false"}).text
+        return [json.loads(line) for line in text.splitlines()]
+
+    def answers(self, name: str) -> list[tuple[str, list[dict[str, str]]]]:
+        found = self.emitted(name)
         return [(each["at"], sorted(each["result"], key=str)) for each in found if "result" in each]
 
 
 @pytest.fixture
-def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OnSpark]:
     settings(spark)
     shared = f"file://{tmp_path}/shared/" if getattr(request, "param", None) == "url" else ""
-    made = Site(spark, tmp_path / "spark", shared)
+    made = OnSpark(spark, tmp_path / "spark", shared)
     yield made
     left = made.jobs()
     made.service.close()
@@ -135,23 +105,23 @@ def until(there: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("site", ["url"], indirect=True)
-def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: Path) -> None:
+def test_a_query_on_spark_answers_as_the_native_one_does(site: OnSpark, tmp_path: Path) -> None:
     left = tmp_path / "shared" / "queries1" / "of-a-server-that-was-killed"
     left.mkdir(parents=True)
     for name, engine in (("here", "native"), ("there", "spark"), ("too", "spark")):
-        made = site.register(name, engine)
+        made = site.begin(name, engine)
         assert made.status_code == 201, made.text
         assert made.json()["engine"] == engine
     assert made.json()["state"] in ("starting", "running")
-    site.push((1, "ann"), (4, "ann"), (12, "bob"))
+    site.come((1, "ann"), (4, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
-    site.push((25, "eve"), (41, "eve"))
-    until(lambda: len(site.results("there")) >= 4)
+    site.come((25, "eve"), (41, "eve"))
+    until(lambda: len(site.answers("there")) >= 4)
     assert not left.exists()
-    assert site.results("there") == site.results("here")
-    until(lambda: len(site.results("too")) >= 4)
-    assert site.results("too") == site.results("here")
-    assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
+    assert site.answers("there") == site.answers("here")
+    until(lambda: len(site.answers("too")) >= 4)
+    assert site.answers("too") == site.answers("here")
+    assert [len(rows) for _, rows in site.answers("there")] == [1, 2, 2, 1]
     # A micro-batch is counted when it has ended, after its answers.
     until(lambda: site.state("there")["job"]["lines"] >= 5)
     assert site.state("there")["spark"] == {"executors": 1, "lost": 0, "waiting": False}
@@ -162,17 +132,17 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: P
     assert site.session.delete(f"{ROOT}/queries/too", headers=TOKEN).status_code == 204
     until(job.ended.is_set)
     assert list((tmp_path / "shared").iterdir()) == []
-    site.push((61, "eve"))
+    site.come((61, "eve"))
     assert site.state("here")["state"] == "running"
 
 
-def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
-    assert site.register("there", "spark").status_code == 201
-    site.push((1, "ann"), (12, "bob"))
+def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:
+    assert site.begin("there", "spark").status_code == 201
+    site.come((1, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
     (job,) = site.jobs()
     job.arrive(Term("<http://localhost/s>"), ["nonsense\n"], 13)
-    site.push((41, "eve"))
+    site.come((41, "eve"))
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
 
@@ -183,14 +153,14 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
             raise ConnectionRefusedError(name)
 
     assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
-    assert site.register("gone", "spark").status_code == 201
+    assert site.begin("gone", "spark").status_code == 201
     gone = site.jobs()[-1]
     until(lambda: site.state("gone")["state"] == "running")
     gone.batches._session = Gone()
-    site.push((61, "eve"))
+    site.come((61, "eve"))
     until(lambda: site.state("gone")["state"] == "stopped")
     assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
-    assert site.register("again", "spark").status_code == 201
+    assert site.begin("again", "spark").status_code == 201
     again = site.jobs()[-1]
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
     for each in (job, gone, again):
@@ -199,10 +169,10 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
 
 def test_queries_that_differ_in_constants_have_one_shape(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    site = Site(None, tmp_path)
+    site = OnSpark(None, tmp_path)
 
     def shapes_with(name: str, text: str = TEXT) -> int:
-        assert site.register(name, "spark", text).status_code == 201
+        assert site.begin(name, "spark", text).status_code == 201
         (job,) = site.jobs()
         return len({each.windows.shape for each in job.queries})
 
@@ -239,76 +209,71 @@ def test_queries_that_differ_in_constants_have_one_shape(tmp_path: Path) -> None
     site.service.close()
 
 
-def test_a_query_sees_what_comes_after_it(site: Site) -> None:
+def test_a_query_sees_what_comes_after_it(site: OnSpark) -> None:
     for name, engine in (("first", "spark"), ("native1", "native")):
-        assert site.register(name, engine).status_code == 201
-    site.push((100, "ann"), (104, "bob"))
+        assert site.begin(name, engine).status_code == 201
+    site.come((100, "ann"), (104, "bob"))
     for name, engine in (("second", "spark"), ("native2", "native")):
-        assert site.register(name, engine).status_code == 201
+        assert site.begin(name, engine).status_code == 201
     assert len(site.jobs()) == 1
     # The window of 110 has ann and bob for the first one alone.
-    site.push((107, "eve"), (112, "joe"))
-    site.push((141, "eve"))
-    until(lambda: site.results("second")[-1:] == site.results("native2")[-1:] != [])
-    assert site.results("first") == site.results("native1")
-    assert site.results("second") == site.results("native2")
-    assert site.results("first") != site.results("second")
+    site.come((107, "eve"), (112, "joe"))
+    site.come((141, "eve"))
+    until(lambda: site.answers("second")[-1:] == site.answers("native2")[-1:] != [])
+    assert site.answers("first") == site.answers("native1")
+    assert site.answers("second") == site.answers("native2")
+    assert site.answers("first") != site.answers("second")
 
 
-def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:
+def test_what_cannot_run_there_is_refused_with_the_reason(site: OnSpark) -> None:
     counted = TEXT.replace("RANGE 20ms STEP 10ms", "RANGE TRIPLES 5")
-    assert site.register("q", "spark", counted).status_code == 422
+    assert site.begin("q", "spark", counted).status_code == 422
     itself = STREAM.replace("<s>", "<made>")
-    assert "feed itself" in site.register("made", "spark", itself).json()["detail"]
+    assert "feed itself" in site.begin("made", "spark", itself).json()["detail"]
     again = STREAM.replace(
         "FROM STREAM <s>", "FROM STREAM <s> [RANGE 9s STEP 1s] FROM STREAM <made>"
     )
-    assert "feed itself" in site.register("made", "spark", again).json()["detail"]
-    assert "unknown engine 'flink': native, spark" in site.register("q", "flink").json()["detail"]
+    assert "feed itself" in site.begin("made", "spark", again).json()["detail"]
+    assert "unknown engine 'flink': native, spark" in site.begin("q", "flink").json()["detail"]
     body = {"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "engine": "spark"}
     refused = site.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
     assert "CQELS-QL does not run on spark" in refused.json()["detail"]
     assert site.service.queries() == []
 
 
-def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: Site) -> None:
-    made = site.register("made", "spark", STREAM)
+def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: OnSpark) -> None:
+    made = site.begin("made", "spark", STREAM)
     assert made.status_code == 201, made.text
     assert made.json()["stream"] == "http://localhost/made"
     periodic = """REGISTER QUERY {} AS SELECT DISTINCT ?a
         FROM STREAM <made> [RANGE 10s STEP 10ms] {{ ?a <urn:q> ?b }}"""
-    assert site.register("periodic", "native", periodic).status_code == 201
+    assert site.begin("periodic", "native", periodic).status_code == 201
     continuous = {"query": "SELECT ?a { STREAM <made> [RANGE 10s] { ?a <urn:q> ?b } }", "name": "c"}
     assert site.session.post(f"{ROOT}/queries", json=continuous, headers=TOKEN).status_code == 201
-    site.push((1, "ann"), (12, "bob"))
+    site.come((1, "ann"), (12, "bob"))
     until(lambda: site.state("made")["state"] == "running")
-    site.push((41, "eve"))
+    site.come((41, "eve"))
 
     def heard() -> set[str]:
         """Who came in the stream."""
-        text = site.session.get(
-            f"{ROOT}/queries/c/results",
-            params={"follow": "false"},
-            headers={"Accept": "application/x-ndjson"},
-        ).text
-        return {row["a"] for line in text.splitlines() for row in json.loads(line)["added"]}
+        return {row["a"] for each in site.emitted("c") for row in each["added"]}
 
     until(lambda: heard() == {"<urn:ann>", "<urn:bob>"})
     counts = site.session.get(f"{ROOT}/streams/made").json()
     assert counts["elements"] >= 2
     assert (counts["dropped"], counts["late"]) == (0, 0)
     # Time passes where it is read, too.
-    site.push((200, "eve"))
-    site.push((400, "eve"))
+    site.come((200, "eve"))
+    site.come((400, "eve"))
     assert ["<urn:ann>", "<urn:bob>"] in [
-        [row["a"] for row in rows] for _, rows in site.results("periodic")
+        [row["a"] for row in rows] for _, rows in site.answers("periodic")
     ]
     # A stream that says it has nothing of the kind ends the query that makes it; the others go on.
     site.service.create_stream("http://localhost/other", ["urn:else"])
-    assert site.register("other", "spark", STREAM).status_code == 201
-    site.push((600, "joe"))
+    assert site.begin("other", "spark", STREAM).status_code == 201
+    site.come((600, "joe"))
     until(lambda: site.state("other")["state"] == "running")
-    site.push((800, "joe"))
+    site.come((800, "joe"))
     until(lambda: site.state("other")["state"] == "stopped")
     assert "does not declare the predicate <urn:q>" in site.state("other")["error"]
     assert site.state("periodic")["state"] == site.state("c")["state"] == "running"

@@ -6,32 +6,22 @@ Nothing here says how soon something happens, only what has happened in the end.
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
-from flask import Flask
 
-from annotations.clock import ManualClock
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM
 from tests.support.csparql_program import engine as static_engine
 from tests.support.csparql_spark import Element, by_instant, native, settings
-from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.continuous_engine import Engine, InstantSettings
+from tests.tpf_server.continuous.service.test_web import ROOT, Site
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError
-from tpf_server.continuous.service.continuous_service import ContinuousService
-from tpf_server.continuous.service.hosting import Policies
-from tpf_server.continuous.service.web import continuous_blueprint
 from tpf_server.continuous.spark.execution import SparkExecution, punctuate
 from tpf_server.continuous.spark.server_stream import ServerStream
-from tpf_server.settings import Settings
-from tpf_server.web.bodies import BodyReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-ROOT = "http://server.test"
 READER = (
     """SELECT ?z ?n { STREAM <http://localhost/totals> [RANGE 3ms] { ?z <http://e/total> ?n } }"""
 )
@@ -62,39 +52,26 @@ def until(there: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-class Server:
-    def __init__(self) -> None:
-        clock = ManualClock(datetime(1970, 1, 1, tzinfo=UTC))
-        engine = Engine(instants=InstantSettings(eager=True))
-        self.service = ContinuousService(engine, clock, Policies(time="elements"))
-        app = Flask("test")
-        app.register_blueprint(
-            continuous_blueprint(
-                self.service, BodyReader(100_000), Settings(publish_token="secret")
-            )
-        )
-        self.session = requests.Session()
-        self.session.mount(ROOT, WsgiAdapter(app))
-        self.service.register(READER, name="followed")
+def following() -> Site:
+    """A server whose stream of totals is read by a query."""
+    site = Site(policies={"time": "elements"}, body=100_000)
+    assert site.register(READER, name="followed").status_code == 201
+    return site
 
-    def events(self) -> list[tuple[str, str, str]]:
-        text = self.session.get(
-            f"{ROOT}/queries/followed/results",
-            params={"follow": "false"},
-            headers={"Accept": "text/event-stream"},
-        ).text
-        data = [row.removeprefix("data: ") for row in text.splitlines() if row.startswith("data:")]
-        emissions = [json.loads(each) for each in data]
-        return sorted(
-            (each["at"], row["z"], row["n"]) for each in emissions for row in each.get("added", ())
-        )
+
+def events(site: Site) -> list[tuple[str, str, str]]:
+    lines = site.results("followed", params={"follow": "false"}).text.splitlines()
+    emissions = [json.loads(each) for each in lines]
+    return sorted(
+        (each["at"], row["z"], row["n"]) for each in emissions for row in each.get("added", ())
+    )
 
 
 def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
     settings(spark)
     stream = tmp_path / "stream"
     stream.mkdir()
-    server = Server()
+    server = following()
     sink = ServerStream(f"{ROOT}/streams/totals", "secret", session=server.session)
     rejects = tmp_path / "rejects"
 
@@ -143,7 +120,7 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
     assert by_instant(after[3:]) == by_instant(late[-2:])
     # The server has all of it once, whether or not `stop` made a micro-batch come again; and those
     # who follow see it.
-    assert server.events() == sorted(
+    assert events(server) == sorted(
         (f"1970-01-01T00:00:00.{answer.at:03d}Z", str(row[0]), str(row[2]))
         for answer in after
         for row in answer.rows
@@ -159,7 +136,7 @@ def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
     stream.mkdir()
     arrive(stream, "1.tsv", *map(line, elements))
     punctuate(stream, 12)
-    server = Server()
+    server = following()
     sink = ServerStream(f"{ROOT}/streams/totals", "secret", session=server.session)
 
     class PullsThePlug(ServerStream):
@@ -172,7 +149,7 @@ def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
         SparkExecution(
             spark, QUERY, static_engine().static, {STREAM: stream}, tmp_path / "out", sink=dying
         ).replay()
-    pushed = server.events()
+    pushed = events(server)
     assert pushed
     # The server took the batch, but Spark does not know: it comes again, and is not taken again.
     execution = SparkExecution(
@@ -180,7 +157,7 @@ def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
     )
     execution.replay()
     assert sink.repeated == 1
-    assert server.events() == pushed
+    assert events(server) == pushed
     # Another query reads what the first one made; it knows up to where everything has come.
     reading = (
         "PREFIX : <http://e/> SELECT ?z (SUM(?n) AS ?sum) "
