@@ -95,6 +95,7 @@ def test_bad_requests_are_refused(tmp_path: Path) -> None:
         assert served.get("nothing/changes").status_code == 404
         assert served.request("POST", "trains/changes").status_code == 405
         assert served.request("HEAD", "trains/changes").status_code == 200
+        assert f"{BASE}{{name}}/changes" in served.get("api-doc").text
 
 
 def test_too_many_are_told_so_and_a_place_becomes_free(tmp_path: Path) -> None:
@@ -117,11 +118,6 @@ def test_silence_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with Served(tmp_path, settings=ON) as served, follow(served) as following:
         lines = following.iter_lines(chunk_size=1)
         assert next(line for line in lines if line.startswith(b":")) == b": still here"
-
-
-def test_the_documentation_names_it(tmp_path: Path) -> None:
-    with Served(tmp_path, settings=ON) as served:
-        assert f"{BASE}{{name}}/changes" in served.get("api-doc").text
 
 
 def publish(url: str, body: str) -> None:

@@ -89,18 +89,9 @@ def test_at_without_a_past_instant(served: Served) -> None:
         response = served.get(f"{QUERY}&at={nonsense}")
         assert response.status_code == 400
         assert nonsense in response.json()["detail"]
-
-
-def test_the_future_is_now_and_nonsense_is_400(served: Served) -> None:
-    history(served)
     future = served.get(QUERY, Accept_Datetime="Thu, 01 Jan 2099 00:00:00 GMT")
     assert "Memento-Datetime" not in future.headers
     assert served.get(QUERY, Accept_Datetime="tomorrow").status_code == 400
-
-
-def test_a_static_answer_has_no_memento(served: Served) -> None:
-    served.publish((quad("t1", "delay", '"1"'), Expiration(NOON + timedelta(minutes=1))))
-    assert "Memento-Datetime" not in served.get(QUERY).headers
 
 
 def test_the_past_of_what_expires_is_not_known(served: Served) -> None:

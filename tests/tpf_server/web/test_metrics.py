@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from annotations.labels import Expiration, Fact
@@ -85,21 +84,6 @@ def _run(program: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
     )
-
-
-def _summed(folder: Path) -> float | None:
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry, str(folder))
-    answered = {"method": "GET", "status": "200"}
-    return registry.get_sample_value("tpf_requests_total", answered)
-
-
-def test_requests_that_are_noted_when_the_process_ends_are_counted(tmp_path: Path) -> None:
-    noting = "metrics = Metrics()\nfor _ in range(5):\n    metrics.count('GET', '200', 0.001)\n"
-    _run(noting, tmp_path)
-    assert _summed(tmp_path) == 5
-    _run(f"{noting}raise SystemExit(0)", tmp_path)
-    assert _summed(tmp_path) == 10
 
 
 def test_a_request_adds_up_where_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:

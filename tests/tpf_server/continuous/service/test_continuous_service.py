@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -316,11 +317,41 @@ def test_plans_are_out_of_the_collectors_sight_until_queries_are_deleted():
     assert sum(each() is not None for each in alive) <= 16
 
 
+class Ending:
+    """A service that ends while elements are pushed; who pushes them is told so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limits: EngineLimits) -> None:
+        monkeypatch.setattr("tpf_server.continuous.service.continuous_service._PATIENCE", 0.0)
+        self.engine = Engine(limits=limits)
+        self.service = ContinuousService(self.engine, ManualClock(NOON), Policies(time="elements"))
+
+    def end(self, instants: Iterable[int], under_way: Callable[[], bool]) -> None:
+        elements = [
+            Element(at, ((Term(f"<urn:{at}>"), Term("<urn:p>"), Term("<urn:o>")),), at)
+            for at in instants
+        ]
+        refused: list[Exception] = []
+
+        def push() -> None:
+            try:
+                self.service.push("http://localhost/s", elements)
+            except EngineClosedError as error:
+                refused.append(error)
+
+        thread = threading.Thread(target=push, daemon=True)
+        thread.start()
+        while not under_way():
+            assert thread.is_alive()
+            time.sleep(0.001)
+        self.service.close()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert [str(each) for each in refused] == ["the server stops"]
+
+
 def test_an_end_does_not_wait_for_a_batch_that_is_under_way(monkeypatch):
-    """Its rest does not come, and who pushed it is told so."""
-    monkeypatch.setattr("tpf_server.continuous.service.continuous_service._PATIENCE", 0.0)
-    engine = Engine()
-    service = ContinuousService(engine, ManualClock(NOON), Policies(time="elements"))
+    ending = Ending(monkeypatch, EngineLimits())
+    engine = ending.engine
     working = threading.Event()
 
     def work(_emission):
@@ -335,54 +366,20 @@ def test_an_end_does_not_wait_for_a_batch_that_is_under_way(monkeypatch):
         "SELECT * { STREAM <http://localhost/s> [ALL] { ?a <urn:p> ?b }"
         " STREAM <http://localhost/s> [ALL] { ?c <urn:p> ?d } }"
     )
-    triple = (Term("<urn:a>"), Term("<urn:p>"), Term("<urn:o>"))
-    elements = [Element(at, (triple,), at) for at in range(1, 50)]
-    refused: list[Exception] = []
-
-    def push():
-        try:
-            service.push("http://localhost/s", elements)
-        except EngineClosedError as error:
-            refused.append(error)
-
-    thread = threading.Thread(target=push)
-    thread.start()
-    assert working.wait(30)
-    service.close()
-    thread.join(30)
-    assert [str(each) for each in refused] == ["the server stops"]
+    ending.end(range(1, 50), lambda: working.wait(30))
     assert (engine.arrivals, product.state) == (1, "closed")
 
 
 def test_an_end_does_not_wait_for_an_answer_that_is_worked_out(monkeypatch):
     """It would have 64 million rows; its query is closed, and not stopped by a limit."""
-    monkeypatch.setattr("tpf_server.continuous.service.continuous_service._PATIENCE", 0.0)
-    engine = Engine(limits=EngineLimits(join_rows=10**9))
-    service = ContinuousService(engine, ManualClock(NOON), Policies(time="elements"))
+    ending = Ending(monkeypatch, EngineLimits(join_rows=10**9))
     stream = "FROM STREAM <http://localhost/s> [RANGE 1s STEP 1s]"
-    product = engine.register_csparql(
+    product = ending.engine.register_csparql(
         f"SELECT * {stream} {{ ?a <urn:p> ?b . ?c <urn:p> ?d . ?e <urn:p> ?f }}"
     )
-    elements = [
-        Element(at, ((Term(f"<urn:{at}>"), Term("<urn:p>"), Term("<urn:o>")),), at)
-        for at in [*range(1, 400), 2_000, 3_000]
-    ]
-    refused: list[Exception] = []
-
-    def push():
-        try:
-            service.push("http://localhost/s", elements)
-        except EngineClosedError as error:
-            refused.append(error)
-
-    thread = threading.Thread(target=push, daemon=True)
-    thread.start()
-    while product.evaluation._work.left > 10**9 - 10**5:
-        time.sleep(0.001)
-    service.close()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert [str(each) for each in refused] == ["the server stops"]
+    least = 10**9 - 10**5
+    instants = [*range(1, 400), 2_000, 3_000]
+    ending.end(instants, lambda: product.evaluation._work.left <= least)
     assert (product.emitted, product.state) == (0, "closed")
 
 

@@ -10,7 +10,6 @@ import requests
 from flask import Flask
 
 from annotations.clock import ManualClock
-from annotations.terms import Term
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.continuous.continuous_engine import (
     Engine,
@@ -18,7 +17,6 @@ from tpf_server.continuous.continuous_engine import (
     EngineSettings,
     InstantSettings,
 )
-from tpf_server.continuous.runtime.elements.elements import Element
 from tpf_server.continuous.service.continuous_service import ContinuousService
 from tpf_server.continuous.service.hosting import Policies
 from tpf_server.continuous.service.web import continuous_blueprint
@@ -145,42 +143,6 @@ def test_from_push_to_results(site):
         {"stream": "http://localhost/s", "elements": 2, "triples": 2, "dropped": 0, "late": 0}
     ]
     assert site.push(element(5), element(4), element(5)).json()["dropped"] == 1
-
-
-def test_the_state_shows_routes_as_they_change(site):
-    """What the rows of the middle window meet first: the other window with fewer rows."""
-    site.register(
-        "SELECT ?a { STREAM <http://localhost/left> [RANGE 100ms] { ?x <urn:p> ?a }"
-        " STREAM <http://localhost/middle> [RANGE 20ms] { ?a <urn:m> ?b }"
-        " STREAM <http://localhost/right> [RANGE 100ms] { ?b <urn:q> ?y } }"
-    )
-    at = 0
-
-    def play(busy):
-        nonlocal at
-        for number in range(1500):
-            at += 1
-            for stream, every in (("left", 1 if busy == "left" else 100), ("middle", 20),
-                                  ("right", 1 if busy == "right" else 100)):  # fmt: skip
-                if number % every == 0:
-                    subject, predicate, object_ = {
-                        "left": (f"<urn:{at}>", "<urn:p>", "<urn:k>"),
-                        "middle": ("<urn:k>", "<urn:m>", "<urn:k>"),
-                        "right": ("<urn:k>", "<urn:q>", f"<urn:{at}>"),
-                    }[stream]
-                    triple = (Term(subject), Term(predicate), Term(object_))
-                    site.service.push(stream, [Element(at, (triple,), 1)])
-        (join,) = site.session.get(f"{ROOT}/queries/1").json()["joins"]
-        left, middle, right = join["inputs"]
-        return (left["rows"], right["rows"]), middle["route"], join["rerouted"]
-
-    rows, route, before = play("left")
-    assert rows[0] > 10 * rows[1]
-    assert ["right" in route[0], "left" in route[1]] == [True, True]
-    rows, route, after = play("right")
-    assert rows[1] > 10 * rows[0]
-    assert ["left" in route[0], "right" in route[1]] == [True, True]
-    assert after > before
 
 
 def test_a_batch_that_is_pushed_again_is_not_taken_again(site):
