@@ -1,5 +1,7 @@
 """``tpf-server backup`` and ``restore``, and a log that lost batches."""
 
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,11 @@ from click.testing import CliRunner
 
 from annotations.instants import parse_instant
 from annotations.labels import Expiration
+from annotations.methods.base import FactPattern
 from tests.support.running_server import RunningServer
 from tests.support.served import quad
 from tpf_server.cli import main
+from tpf_server.store.live.store import open_live_store
 
 CONFIG = "workers = 2\n[datasets.trains]\nlive = true\n"
 END = Expiration(parse_instant("2999-01-01T00:00:00Z"))
@@ -53,5 +57,6 @@ def test_a_backup_is_taken_and_restored_while_the_server_runs(
     assert done.exit_code == 1
     assert "has lost batches that were acknowledged" in done.stderr
     assert command.invoke(main, ["restore", "trains"]).exit_code == 0
-    with RunningServer(tmp_path, CONFIG) as server:
-        assert names(server) == {"one", "three"}
+    with closing(open_live_store(tmp_path / ".tpf-server/live/trains.sqlite")) as store:
+        facts = store.facts(FactPattern(), store.snapshot(datetime.now(UTC)), 0, 9)
+        assert {fact.quad for fact in facts} == {quad("one", "p", "o"), quad("three", "p", "o")}

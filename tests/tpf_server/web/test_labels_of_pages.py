@@ -1,6 +1,7 @@
 """A client reads each fact with its label, for any objects."""
 
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from hypothesis import example, given
@@ -61,25 +62,24 @@ def _two(one: Term, other: Term) -> dict[Quad, Label]:
     }
 
 
-@pytest.mark.parametrize("view", VIEW_NAMES)
 @examples(10, fixtures=True)
 @example(facts=_two(SEEN, literal("plain")))
 @example(facts=_two(literal("x; <urn:p> <urn:o>", datatype=XSD_INTEGER), literal("plain")))
 @example(facts=_two(literal("7", datatype=XSD_INTEGER), literal("plain")))
 @given(facts=FACTS)
 def test_a_client_reads_each_fact_with_its_label(
-    tmp_path_factory: pytest.TempPathFactory, view: str, facts: dict[Quad, Label]
+    tmp_path_factory: pytest.TempPathFactory, facts: dict[Quad, Label]
 ) -> None:
     folder = tmp_path_factory.mktemp("served")
     with Served(folder, keeping=LiveSettings(key="triple")) as served:
         served.publish(*facts.items())
-        endpoint = served.app.extensions["tpf_server"].endpoints(BASE)[f"trains/{view}"]
-        method = next((each for each in METHODS if each.name == view), None)
-        expected: dict[Quad, Label] = {}
-        for quad, label in facts.items():
-            rows = method.encode(Fact(quad, label), endpoint.view.naming) if method else [quad]
-            expected |= dict.fromkeys(rows, label)
-        for writer in WRITERS:
+        for view, writer in product(VIEW_NAMES, WRITERS):
+            endpoint = served.app.extensions["tpf_server"].endpoints(BASE)[f"trains/{view}"]
+            method = next((each for each in METHODS if each.name == view), None)
+            expected: dict[Quad, Label] = {}
+            for quad, label in facts.items():
+                rows = method.encode(Fact(quad, label), endpoint.view.naming) if method else [quad]
+                expected |= dict.fromkeys(rows, label)
             if any(quad.graph for quad in expected) and writer.suffix in WITHOUT_GRAPHS:
                 continue
             if writer.suffix == "jsonld" and any(is_triple_term(q.object) for q in expected):
@@ -88,4 +88,4 @@ def test_a_client_reads_each_fact_with_its_label(
             body = served.get(path).content
             page = PageReader().read(body, writer.media_types[0], BASE + path)
             assert page.warnings == ()
-            assert {fact.quad: fact.label for fact in page.facts} == expected, writer.name
+            assert {fact.quad: fact.label for fact in page.facts} == expected, path
