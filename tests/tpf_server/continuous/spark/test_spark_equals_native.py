@@ -89,11 +89,9 @@ FIXED = [
 ]  # fmt: skip
 
 
-# The operators themselves are in test_spark_translation.py; here is what the streaming gives them.
-STREAMED = ("aggregate", "timestamps", "construct")
-
-
-@pytest.mark.parametrize("name", STREAMED)
+# The operators themselves are in test_spark_translation.py, and a stream that is made in
+# test_spark_live.py; here is what the streaming gives them.
+@pytest.mark.parametrize("name", ["aggregate", "timestamps"])
 def test_of_a_fixed_timeline(spark: Any, tmp_path: Path, name: str) -> None:
     text = PREFIX + QUERIES[name].format(WINDOWS)
     expected = by_instant(native(_engine(), text, FIXED, 27))

@@ -45,15 +45,21 @@ def files_of(store: Path) -> list[Path]:
     return [store / manifest.generation / name for name in manifest.files]
 
 
-def test_every_flipped_byte_is_noticed(store: Path) -> None:
+def test_files_with_a_flipped_byte_cut_short_or_missing_are_noticed(store: Path) -> None:
     for path in files_of(store):
         original = path.read_bytes()
+        damaged = [original[:keep] for keep in (0, 1, 100)]
         for position in {0, 9, len(original) // 2, len(original) - 1}:
             flipped = bytearray(original)
             flipped[position] ^= 0x10
-            path.write_bytes(flipped)
+            damaged.append(bytes(flipped))
+        for content in damaged:
+            path.write_bytes(content)
             with pytest.raises(CorruptStoreError, match=path.name):
                 open_store(store)
+        path.unlink()
+        with pytest.raises(CorruptStoreError, match=path.name):
+            open_store(store)
         path.write_bytes(original)
     with open_store(store) as opened:
         assert opened.count(ANYTHING) == len(QUADS)
@@ -73,24 +79,6 @@ def test_a_flip_behind_the_back_of_the_file_system_is_found_on_demand(store: Pat
     open_store(store).close()
     with pytest.raises(CorruptStoreError, match=path.name):
         open_store(store, verify=True)
-
-
-@pytest.mark.parametrize("keep", [0, 1, 100])
-def test_truncated_files(store: Path, keep: int) -> None:
-    for path in files_of(store):
-        original = path.read_bytes()
-        path.write_bytes(original[:keep])
-        with pytest.raises(CorruptStoreError, match=path.name):
-            open_store(store)
-        path.write_bytes(original)
-
-
-def test_missing_files(store: Path) -> None:
-    for path in files_of(store):
-        path.rename(path.with_suffix(".away"))
-        with pytest.raises(CorruptStoreError, match=path.name):
-            open_store(store)
-        path.with_suffix(".away").rename(path)
 
 
 def test_missing_manifest_or_directory(store: Path, tmp_path: Path) -> None:
@@ -171,9 +159,6 @@ def test_is_store_and_version(store: Path, tmp_path: Path) -> None:
     with open_store(store) as opened:
         assert read_manifest(store).version == opened.version
         assert opened.modified == CREATED
-
-
-def test_dataset_of_a_store(store: Path, tmp_path: Path) -> None:
     with open_dataset(store, tmp_path / "cache") as opened:
         assert opened.count(ANYTHING) == len(QUADS)
     assert not (tmp_path / "cache").exists()
