@@ -18,14 +18,20 @@ from tpf_server.web import read
 from tpf_server.web.page_bodies import _SMALLEST, encoded
 
 
-def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The URLs of pages that were made."""
+    result: list[str] = []
     evaluate = fragment.evaluate
     monkeypatch.setattr(
-        read, "evaluate", lambda query: made.append(query.request.page_url) or evaluate(query)
+        read, "evaluate", lambda query: result.append(query.request.page_url) or evaluate(query)
     )
+    return result
+
+
+def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
+    tmp_path: Path, made: list[str]
+) -> None:
     with Served(tmp_path) as served:
         live = served.live
         assert live is not None
@@ -90,13 +96,8 @@ def test_a_page_is_made_once_for_all_who_ask_while_it_is_right(
 
 
 def test_a_page_of_a_static_dataset_is_kept_from_the_second_time_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, made: list[str]
 ) -> None:
-    made: list[str] = []
-    evaluate = fragment.evaluate
-    monkeypatch.setattr(
-        read, "evaluate", lambda query: made.append(query.request.page_url) or evaluate(query)
-    )
     with Served(tmp_path, STATIC, live=False) as served:
         for accept in ("application/trig", "text/html"):
             first = served.get("trains", accept)

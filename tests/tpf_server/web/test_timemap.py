@@ -1,6 +1,7 @@
 """TimeMaps list every change of a fragment."""
 
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -38,30 +39,35 @@ def mementos(found: list[tuple[str, dict[str, str]]]) -> list[datetime]:
     return instants
 
 
-@pytest.mark.parametrize("view", ["", "/named-graph"])
-def test_a_map_lists_every_change(served: Served, view: str) -> None:
+def each_map(served: Served, path: str) -> Iterator[list[datetime]]:
+    """The mementos of a map, and of all that it leads on to."""
+    following = [path]
+    while following:
+        found = links(served, following[0])
+        yield mementos(found)
+        following = [url.removeprefix(BASE) for url, about in found if about["rel"] == "timemap"]
+
+
+def test_a_map_lists_every_change(served: Served) -> None:
     history(served)
-    path = MAP.replace("trains/", f"trains{view}/")
-    if view:
-        path = path.partition("?")[0]
-    found = links(served, path)
-    assert mementos(found) == [NOON, NOON + HOUR, NOON + 2 * HOUR]
-    assert [about["rel"] for _, about in found] == [
-        "original timegate", "self", "first memento", "memento", "last memento"
-    ]  # fmt: skip
-    pages = []
-    for url, about in found[2:]:
-        answer = served.get(f"{url.removeprefix(BASE)}&limit=100", "application/n-quads")
-        if "last" not in about["rel"]:
-            assert answer.headers["Memento-Datetime"] == about["datetime"]
-        rows = parse(answer.content, "application/n-quads")
-        pages.append({row.object for row in rows if row.predicate.endswith("/platform>")})
-    assert pages[0] != pages[1] != pages[2]
-    # From an instant on: the state at that instant comes first.
-    later = NOON + HOUR / 2
-    joint = "&" if "?" in path else "?"
-    found = links(served, f"{path}{joint}at={format_instant(later)}")
-    assert mementos(found) == [later, NOON + HOUR, NOON + 2 * HOUR]
+    for path, joint in ((MAP, "&"), ("trains/named-graph/timemap", "?")):
+        found = links(served, path)
+        assert mementos(found) == [NOON, NOON + HOUR, NOON + 2 * HOUR]
+        assert [about["rel"] for _, about in found] == [
+            "original timegate", "self", "first memento", "memento", "last memento"
+        ]  # fmt: skip
+        pages = []
+        for url, about in found[2:]:
+            answer = served.get(f"{url.removeprefix(BASE)}&limit=100", "application/n-quads")
+            if "last" not in about["rel"]:
+                assert answer.headers["Memento-Datetime"] == about["datetime"]
+            rows = parse(answer.content, "application/n-quads")
+            pages.append({row.object for row in rows if row.predicate.endswith("/platform>")})
+        assert pages[0] != pages[1] != pages[2]
+        # From an instant on: the state at that instant comes first.
+        later = NOON + HOUR / 2
+        found = links(served, f"{path}{joint}at={format_instant(later)}")
+        assert mementos(found) == [later, NOON + HOUR, NOON + 2 * HOUR]
 
 
 def test_pages_lead_to_their_map(served: Served) -> None:
@@ -82,16 +88,9 @@ def test_many_changes_take_several_maps(served: Served) -> None:
     for start in starts:
         served.publish((quad("t1", "platform", '"1"'), Interval(start, start + second)))
     served.clock.advance_to(starts[-1] + HOUR)
-    path: str | None = MAP
-    seen: list[datetime] = []
-    maps = 0
-    while path is not None:
-        found = links(served, path)
-        seen += mementos(found)
-        following = [url for url, about in found if about["rel"] == "timemap"]
-        path = following[0].removeprefix(BASE) if following else None
-        maps += 1
-    assert maps == 3
+    maps = list(each_map(served, MAP))
+    assert len(maps) == 3
+    seen = [instant for each in maps for instant in each]
     assert seen == sorted(each for start in starts for each in (start, start + second))
 
 
@@ -118,17 +117,12 @@ def test_a_map_of_many_facts_is_shorter(served: Served, monkeypatch: pytest.Monk
     served.clock.advance_to(NOON + HOUR)
     for size in (10, 20, 40):
         predicate = quad("s", f"size{size}", '"x"').predicate[1:-1]
-        path: str | None = f"trains/timemap?predicate={quote(predicate, safe='')}"
         seen: list[datetime] = []
-        while path is not None:
-            found = links(served, path)
-            instants = mementos(found)
+        for instants in each_map(served, f"trains/timemap?predicate={quote(predicate, safe='')}"):
             # Those that hold from each of them on.
             held = [size - (instant - NOON) // second for instant in instants]
             assert sum(held[:-1]) <= 100 + size
             seen += instants
-            following = [url for url, about in found if about["rel"] == "timemap"]
-            path = following[0].removeprefix(BASE) if following else None
         assert seen == [NOON + n * second for n in range(size + 1)]
 
 

@@ -81,17 +81,6 @@ def test_queries_are_evaluated_although_nothing_comes():
     assert hall.found("count")[3:] == [(3_000, ["1"]), (4_000, ["1"]), (5_000, ["0"])]
 
 
-def test_windows_close_although_nothing_comes():
-    hall = Hall(delay=0)
-    hall.service.register(LEAVING, name="leaving", semantics="paper-dstream")
-    hall.push((0, "a"), (500, "b"))
-    hall.pass_to(2_000)
-    assert hall.found("leaving") == []
-    hall.pass_to(2_001)
-    hall.pass_to(2_501)
-    assert hall.found("leaving") == [(2_001, ["a"]), (2_501, ["b"])]
-
-
 def test_stream_time_stays_behind_the_clock_by_the_delay():
     hall = Hall(delay=500)
     hall.service.register(COUNT)

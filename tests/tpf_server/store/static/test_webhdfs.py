@@ -4,7 +4,7 @@ import io
 import random
 from contextlib import suppress
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -154,13 +154,11 @@ ANSWERS = (
 
 
 @pytest.mark.parametrize("status", [200, 403])
-@pytest.mark.parametrize("body", ANSWERS, ids=range(len(ANSWERS)))
-def test_an_answer_that_is_not_of_webhdfs_is_one_line(
-    hdfs: FileServer, status: int, body: bytes
-) -> None:
+def test_an_answer_that_is_not_of_webhdfs_is_one_line(hdfs: FileServer, status: int) -> None:
     folder = RemoteFolder(f"{hdfs.url}/x", {})
-    hdfs.body = (status, body)
-    for use in (lambda: folder.read("a"), folder.folders, lambda: folder.remove("a")):
+    uses: list[Any] = [lambda: folder.read("a"), folder.folders, lambda: folder.remove("a")]
+    for body, use in product(ANSWERS, uses):
+        hdfs.body = (status, body)
         # Where no answer is needed, or an empty one is as good, nothing fails.
         with suppress(FileNotFoundError):
             try:
