@@ -3,7 +3,6 @@
 import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPResponse
@@ -11,6 +10,7 @@ from http.client import HTTPResponse
 import pytest
 import requests
 
+from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_server.workers import MOST_AT_ONCE
 
@@ -172,10 +172,8 @@ def test_publishers_that_never_finish_leave_threads_for_others(server: RunningSe
         for _ in range(6):
             check_alive(server)
         assert publish() == 503
-    deadline = time.monotonic() + 60
-    while publish() != 201:  # the server notices the end of those connections by and by
-        assert time.monotonic() < deadline, "nobody can publish any more"
-        time.sleep(0.02)
+    # The server notices the end of those connections by and by.
+    eventually(lambda: publish() == 201)
 
 
 @pytest.mark.parametrize("path", ["/stops", "/trains/plain?page=1", "/", "/api-doc"])

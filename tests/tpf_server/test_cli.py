@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
+from tests.support.eventually import eventually
 from tests.support.running_server import STOP_SECONDS, announced_url, workers_of
 from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import _heed, main
@@ -71,16 +71,15 @@ def test_two_workers_agree_and_are_counted_together(tmp_path: Path) -> None:
         assert 'dynamicTriples> "5"' in page.text
         assert requests.head(f"{url}trains", timeout=30).headers["ETag"]
         assert requests.get(f"{url}nothing", timeout=30).status_code == 404
-        deadline = time.monotonic() + 30
-        while True:
+
+        def added_up() -> str | None:
+            """The metrics when each worker has added up what it answered: every second."""
             text = requests.get(f"{url}metrics", timeout=30).text
             count = re.search(r'tpf_requests_total{method="GET",status="200"} (\d+)', text)
-            # The first one asked whether the server is ready.
-            if count is not None and int(count[1]) >= 30 and 'status="404"} 1.0' in text:
-                break
-            # A worker that is not asked itself adds up what it has answered every second.
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            enough = count is not None and int(count[1]) >= 30
+            return text if enough and 'status="404"} 1.0' in text else None
+
+        text = eventually(added_up)
         assert re.search(r"^tpf_request_seconds_bucket", text, re.MULTILINE)
         process.send_signal(signal.SIGINT)
         assert process.wait(STOP_SECONDS) == 0
@@ -110,10 +109,8 @@ def test_an_interrupt_while_workers_start_says_nothing(tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
     try:
-        deadline = time.monotonic() + 60
-        while not workers_of(process.pid):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
+        eventually(lambda: process.poll() is not None or workers_of(process.pid))
+        assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=STOP_SECONDS)
     finally:

@@ -5,9 +5,8 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +14,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
+from tests.support.eventually import eventually
 from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, workers_of
 from tests.support.served import Served
 from tests.support.stores import CREATED
@@ -37,10 +37,7 @@ def logged(folder: Path, *arguments: str) -> Iterator[tuple[str, Path]]:
             [*COMMAND, *arguments, "--port", "0"], cwd=folder, env=environment(), stderr=file
         )
     try:
-        deadline = time.monotonic() + 60
-        while not (ready := re.search(r"tpf-server: (http://\S+)", log.read_text())):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        ready = eventually(lambda: re.search(r"tpf-server: (http://\S+)", log.read_text()))
         yield ready[1], log
     finally:
         process.terminate()
@@ -65,16 +62,13 @@ def test_a_worker_that_ends_is_replaced_and_what_it_answered_is_counted(tmp_path
             """End the worker; return the metrics of the next one."""
             (worker,) = workers_of(server.process.pid)
             end(worker)
-            deadline = time.monotonic() + 60
-            while workers_of(server.process.pid) in ([], [worker]):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            while True:
-                try:
-                    return requests.get(f"{server.url}metrics", timeout=30).text
-                except requests.ConnectionError:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.05)
+            eventually(lambda: workers_of(server.process.pid) not in ([], [worker]))
+            return eventually(metrics)
+
+        def metrics() -> str | None:
+            with suppress(requests.ConnectionError):
+                return requests.get(f"{server.url}metrics", timeout=30).text
+            return None
 
         for _ in range(20):
             assert requests.head(f"{server.url}a", timeout=30).status_code == 200
@@ -101,10 +95,7 @@ def publishing(server: RunningServer, length: int) -> Iterator[socket.socket]:
         assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(BODY[:5])
         server.process.terminate()
-        deadline = time.monotonic() + 30
-        while _accepts(server.port):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: not accepts(server.port))
         yield connection
 
 
@@ -129,7 +120,8 @@ def test_requests_under_way_are_finished_before_the_end_unless_the_parent_is_kil
     assert not alive
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
+    """True where somebody listens on a port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=30).close()
     except OSError:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import requests
 
+from tests.support.eventually import eventually
 from tests.support.running_server import RunningServer
 from tests.support.stores import CREATED
 from tpf_server.store.static.indexing import index_files
@@ -112,11 +113,8 @@ def test_datasets_come_change_and_go_under_load(tmp_path: Path) -> None:
                 lambda answer: "New" in answer.text and server.origin in answer.text,
             )
             assert psutil.Process(server.process.pid).children() == workers
-            deadline = time.monotonic() + 60
             # Whatever asked before is answered from them still.
-            while any(_keeps_old_files(worker) for worker in workers):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            eventually(lambda: not any(map(_keeps_old_files, workers)))
     assert load.failures == []
     assert load.counts == {3, 5}
 

@@ -2,9 +2,7 @@
 
 import json
 import signal
-import socket
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,8 +10,10 @@ import psutil
 import requests
 
 from experiments.free_port import free_port
+from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tests.tpf_server.test_cli import COMMAND, environment
+from tests.tpf_server.test_operations import accepts
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 QUERY = """REGISTER QUERY count COMPUTED EVERY 100ms AS
@@ -58,10 +58,7 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n<urn:c> <urn:p> <urn:d> .\n")
         (tmp_path / "server.toml").write_text(f'title = "New"\n{config}')
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 60
-        while "New" not in requests.get(f"{server.url}data.html", timeout=30).text:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: "New" in requests.get(f"{server.url}data.html", timeout=30).text)
         assert [json.loads(next(each))["sequence"] for each in lines] == [2, 2]
         assert requests.get(made.headers["Location"], timeout=30).status_code == 200
         # They see the static data of now, and nothing else is new to them.
@@ -80,15 +77,6 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
             *_, last = each
             assert json.loads(last) == {"error": "the server stops", "status": 503}
         assert server.process.wait(60) == 0
-
-
-def answers(port: int) -> bool:
-    """Whether somebody listens on a port."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=60).close()
-    except OSError:
-        return False
-    return True
 
 
 MADE = """REGISTER STREAM turned COMPUTED EVERY 10ms AS CONSTRUCT { ?b <urn:q> ?a }
@@ -139,10 +127,7 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
                 each.kill()
         server.process.kill()
         server.process.wait(60)
-        deadline = time.monotonic() + 60
-        while answers(port):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: not accepts(port))
 
     # A version of before took what this one refuses.
     kept = tmp_path / ".tpf-server" / "continuous.json"

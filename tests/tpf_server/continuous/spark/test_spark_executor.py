@@ -3,8 +3,7 @@
 import contextlib
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import requests
 
 from annotations.terms import Term
 from tests.support.csparql_spark import settings
+from tests.support.eventually import eventually
 from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site
 from tpf_server.continuous.runtime.errors import ContinuousError
 
@@ -94,14 +94,7 @@ def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
     left = made.jobs()
     made.service.close()
     for each in left:
-        until(each.ended.is_set)
-
-
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < end, "nothing happens"
-        time.sleep(0.05)
+        eventually(each.ended.is_set)
 
 
 @pytest.mark.parametrize("site", ["url"], indirect=True)
@@ -114,23 +107,23 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: OnSpark, tmp_path
         assert made.json()["engine"] == engine
     assert made.json()["state"] in ("starting", "running")
     site.come((1, "ann"), (4, "ann"), (12, "bob"))
-    until(lambda: site.state("there")["state"] == "running")
+    eventually(lambda: site.state("there")["state"] == "running")
     site.come((25, "eve"), (41, "eve"))
-    until(lambda: len(site.answers("there")) >= 4)
+    eventually(lambda: len(site.answers("there")) >= 4)
     assert not left.exists()
     assert site.answers("there") == site.answers("here")
-    until(lambda: len(site.answers("too")) >= 4)
+    eventually(lambda: len(site.answers("too")) >= 4)
     assert site.answers("too") == site.answers("here")
     assert [len(rows) for _, rows in site.answers("there")] == [1, 2, 2, 1]
     # A micro-batch is counted when it has ended, after its answers.
-    until(lambda: site.state("there")["job"]["lines"] >= 5)
+    eventually(lambda: site.state("there")["job"]["lines"] >= 5)
     assert site.state("there")["spark"] == {"executors": 1, "lost": 0, "waiting": False}
     # It ends with its registration; what it wrote goes, and nothing else stops.
     (job,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
     assert site.state("too")["state"] == "running"
     assert site.session.delete(f"{ROOT}/queries/too", headers=TOKEN).status_code == 204
-    until(job.ended.is_set)
+    eventually(job.ended.is_set)
     assert list((tmp_path / "shared").iterdir()) == []
     site.come((61, "eve"))
     assert site.state("here")["state"] == "running"
@@ -139,11 +132,11 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: OnSpark, tmp_path
 def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:
     assert site.begin("there", "spark").status_code == 201
     site.come((1, "ann"), (12, "bob"))
-    until(lambda: site.state("there")["state"] == "running")
+    eventually(lambda: site.state("there")["state"] == "running")
     (job,) = site.jobs()
     job.arrive(Term("<http://localhost/s>"), ["nonsense\n"], 13)
     site.come((41, "eve"))
-    until(lambda: site.state("there")["state"] == "stopped")
+    eventually(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
 
     class Gone:
@@ -155,16 +148,16 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:
     assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
     assert site.begin("gone", "spark").status_code == 201
     gone = site.jobs()[-1]
-    until(lambda: site.state("gone")["state"] == "running")
+    eventually(lambda: site.state("gone")["state"] == "running")
     gone.batches._session = Gone()
     site.come((61, "eve"))
-    until(lambda: site.state("gone")["state"] == "stopped")
+    eventually(lambda: site.state("gone")["state"] == "stopped")
     assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
     assert site.begin("again", "spark").status_code == 201
     again = site.jobs()[-1]
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
     for each in (job, gone, again):
-        until(each.ended.is_set)
+        eventually(each.ended.is_set)
 
 
 def test_queries_that_differ_in_constants_have_one_shape(tmp_path: Path) -> None:
@@ -203,7 +196,7 @@ def test_queries_that_differ_in_constants_have_one_shape(tmp_path: Path) -> None
     assert site.state("a")["batches"]["kernel"] == "off"
     (job,) = site.jobs()
     site.starts.set()
-    until(job.ended.is_set)
+    eventually(job.ended.is_set)
     assert {site.state(name)["error"] for name in ("a", "another", "m1")} == {"no Spark"}
     assert site.jobs() == []
     site.service.close()
@@ -219,7 +212,7 @@ def test_a_query_sees_what_comes_after_it(site: OnSpark) -> None:
     # The window of 110 has ann and bob for the first one alone.
     site.come((107, "eve"), (112, "joe"))
     site.come((141, "eve"))
-    until(lambda: site.answers("second")[-1:] == site.answers("native2")[-1:] != [])
+    eventually(lambda: site.answers("second")[-1:] == site.answers("native2")[-1:] != [])
     assert site.answers("first") == site.answers("native1")
     assert site.answers("second") == site.answers("native2")
     assert site.answers("first") != site.answers("second")
@@ -251,14 +244,14 @@ def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: OnSpa
     continuous = {"query": "SELECT ?a { STREAM <made> [RANGE 10s] { ?a <urn:q> ?b } }", "name": "c"}
     assert site.session.post(f"{ROOT}/queries", json=continuous, headers=TOKEN).status_code == 201
     site.come((1, "ann"), (12, "bob"))
-    until(lambda: site.state("made")["state"] == "running")
+    eventually(lambda: site.state("made")["state"] == "running")
     site.come((41, "eve"))
 
     def heard() -> set[str]:
         """Who came in the stream."""
         return {row["a"] for each in site.emitted("c") for row in each["added"]}
 
-    until(lambda: heard() == {"<urn:ann>", "<urn:bob>"})
+    eventually(lambda: heard() == {"<urn:ann>", "<urn:bob>"})
     counts = site.session.get(f"{ROOT}/streams/made").json()
     assert counts["elements"] >= 2
     assert (counts["dropped"], counts["late"]) == (0, 0)
@@ -272,8 +265,8 @@ def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: OnSpa
     site.service.create_stream("http://localhost/other", ["urn:else"])
     assert site.begin("other", "spark", STREAM).status_code == 201
     site.come((600, "joe"))
-    until(lambda: site.state("other")["state"] == "running")
+    eventually(lambda: site.state("other")["state"] == "running")
     site.come((800, "joe"))
-    until(lambda: site.state("other")["state"] == "stopped")
+    eventually(lambda: site.state("other")["state"] == "stopped")
     assert "does not declare the predicate <urn:q>" in site.state("other")["error"]
     assert site.state("periodic")["state"] == site.state("c")["state"] == "running"

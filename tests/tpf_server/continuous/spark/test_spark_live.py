@@ -4,8 +4,6 @@ Nothing here says how soon something happens, only what has happened in the end.
 """
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM
 from tests.support.csparql_program import engine as static_engine
 from tests.support.csparql_spark import Element, by_instant, native, settings
+from tests.support.eventually import eventually
 from tests.tpf_server.continuous.service.test_web import ROOT, Site
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError
@@ -25,8 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 READER = (
     """SELECT ?z ?n { STREAM <http://localhost/totals> [RANGE 3ms] { ?z <http://e/total> ?n } }"""
 )
-PATIENCE = 120
-"""Seconds; nobody waits for so long where all is well."""
 
 
 def element(at: int) -> Element:
@@ -43,13 +40,6 @@ def arrive(directory: Path, name: str, *lines: str) -> None:
 
 def line(each: Element) -> str:
     return f"{each[1]}\t" + "\t".join(each[2])
-
-
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not there():
-        assert time.monotonic() < end, "nothing happens"
-        time.sleep(0.05)
 
 
 def following() -> Site:
@@ -90,15 +80,15 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
     run = live.start(0.1)
     try:
         arrive(stream, "1.tsv", *(line(element(at)) for at in range(1, 8)), "no line", "9")
-        until(lambda: answered(9))
+        eventually(lambda: answered(9))
         # While it runs: more, and something that 9 has not seen but 12 does; much is too late.
         arrive(stream, "2.tsv", line(element(10)), line(element(8)), line(element(1)), "12")
-        until(lambda: answered(12))
-        until(lambda: run.progress().late > 0)
+        eventually(lambda: answered(12))
+        eventually(lambda: run.progress().late > 0)
         assert run.active
         progress = run.progress()
         assert (progress.lines, progress.malformed) == (13, 1)
-        until(lambda: any(each.read_text() == "no line\n" for each in rejects.glob("*.txt")))
+        eventually(lambda: any(each.read_text() == "no line\n" for each in rejects.glob("*.txt")))
     finally:
         run.stop()
     before = list(live.results.read())
@@ -106,7 +96,7 @@ def test_files_that_arrive_by_the_clock(spark: Any, tmp_path: Path) -> None:
     run = live.start(0.1)
     try:
         arrive(stream, "3.tsv", *(line(element(at)) for at in (13, 14)), "15")
-        until(lambda: answered(15))
+        eventually(lambda: answered(15))
         assert not run.wait(1)
     finally:
         run.stop()

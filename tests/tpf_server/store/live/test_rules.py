@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -16,6 +15,7 @@ from annotations.instants import to_micros
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tests.support.eventually import eventually
 from tests.support.postgres import Address, Addresses
 from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live.log import LiveSettings
@@ -249,10 +249,8 @@ def test_a_killed_publisher_loses_nothing_acknowledged(
         process = SPAWN.Process(target=_publish_for_ever, args=(address, name, str(log)))
         process.start()
         publishers.append((name, log, process))
-    deadline = time.monotonic() + 60
-    while any(len(log.read_text().splitlines()) < 5 * seed for _, log, _ in publishers):
-        assert time.monotonic() < deadline
-        time.sleep(0.003 * seed)
+    logs = [log for _, log, _ in publishers]
+    eventually(lambda: all(len(log.read_text().splitlines()) >= 5 * seed for log in logs))
     watching = address.open()
     assert watching.count(ALL, watching.snapshot(at(0))) >= 2 * 7 * 5 * seed
     for _, _, process in publishers:

@@ -1,12 +1,12 @@
 """Stores in an object store: fetched complete or not at all."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 import requests
 
+from tests.support.eventually import eventually
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.running_server import RunningServer
 from tests.support.stores import CREATED
@@ -179,9 +179,7 @@ def test_a_server_follows_a_store_at_a_url(remote: ObjectStore, tmp_path: Path) 
 
         assert lines() == 3
         assert load(write_lines(tmp_path, 5), "--replace") == 0
-        end = time.monotonic() + 60
-        while lines() != 5:
-            assert time.monotonic() < end
+        eventually(lambda: lines() == 5)
     # It begins with what it has where the object store is away.
     remote.fails = lambda _method, _path: True
     with RunningServer(tmp_path, config) as server:
