@@ -24,22 +24,15 @@ INTEGER = "<http://www.w3.org/2001/XMLSchema#integer>"
 @pytest.mark.parametrize(
     ("text", "term"),
     [
-        ("http://example.org/a", "<http://example.org/a>"),
         ("<http://example.org/a>", "<http://example.org/a>"),
         ("urn:isbn:1", "<urn:isbn:1>"),
         ("ex:a", "<http://example.org/a>"),
         (":a", "<http://example.org/empty#a>"),
         ("<ex:a>", "<ex:a>"),
         ("ex://host/a", "<ex://host/a>"),
-        ('"x"', '"x"'),
-        ('""', '""'),
         ('"x"@EN', '"x"@en'),
         (f'"42"^^{INTEGER}', f'"42"^^{INTEGER}'),
-        (f'"42"^^{INTEGER[1:-1]}', f'"42"^^{INTEGER}'),
         ('"42"^^ex:d', '"42"^^<http://example.org/d>'),
-        ('"a "quoted" word"', '"a \\"quoted\\" word"'),
-        ('"back\\slash"', '"back\\\\slash"'),
-        ('"two\nlines"', '"two\\nlines"'),
         ('"x^^ex:d"', '"x^^ex:d"'),
         ('"x"^^http://www.w3.org/2001/XMLSchema#string', '"x"'),
         (GENID + "b", "_:b"),
@@ -59,6 +52,7 @@ INTEGER = "<http://www.w3.org/2001/XMLSchema#integer>"
     ],
 )
 def test_all_term_syntaxes(text: str, term: str) -> None:
+    """But for those of forms, which random terms have below."""
     assert READER.term("object", text) == term
 
 
