@@ -107,59 +107,50 @@ def servers(tmp_path: Path) -> Servers:
     return Servers(tmp_path)
 
 
-def test_results_of_another_server_are_a_stream(servers: Servers) -> None:
-    text = (
+def test_results_of_another_server_are_a_stream_and_its_streams_are_fed(servers: Servers) -> None:
+    reading = (
         "REGISTER ISTREAM <read> AS SELECT ?b FROM NAMED WINDOW <w> ON <URL> "
         "[RANGE PT0.01S STEP PT0.01S] WHERE { WINDOW <w> { ?a <urn:q> ?b } }"
     )
-    with servers.start(1) as reading:
-        with servers.start(0) as made:
-            servers.register(0, query=MADE, name="made")
-            url = f"{servers.url(0)}queries/made/results"
-            servers.register(1, query=text.replace("URL", url), name="read")
-            servers.push(0, *range(10, 200, 10))
-            # The last window is open as long as nothing comes behind it.
-            servers.wait(1, "read", 10, 190)
-            stop(made, signal.SIGKILL)
-        state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
-        assert (state["state"], url in state["reason"]) == ("degraded", True)
-        with servers.start(0):
-            servers.push(0, *range(200, 300, 10))
-            servers.wait(1, "read", 10, 290)
-            state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
-            assert (state["state"], len(state["remote_streams"])) == ("running", 1)
-            # The reader begins anew with what is kept there, and knows what it took.
-            stop(reading)
-            with servers.start(1):
-                servers.push(0, *range(300, 400, 10))
-                servers.wait(1, "read", 300, 390)
-                seen = servers.seen(1, "read")
-                assert seen == sorted(set(seen))
-
-
-def test_a_stream_of_another_server_is_fed(servers: Servers) -> None:
-    text = (
+    feeding = (
         "REGISTER STREAM <URL> COMPUTED EVERY 10ms AS CONSTRUCT { ?a <urn:q> ?b } "
         "FROM STREAM <s> [RANGE 10ms STEP 10ms] { ?a <urn:p> ?b }"
     )
-    url = f"{servers.url(1)}streams/fed"
-    with servers.start(0) as making:
-        with servers.start(1) as fed:
-            query = "SELECT ?b { STREAM <fed> [NOW] { ?a <urn:q> ?b } }"
-            servers.register(1, query=query, name="read")
-            servers.register(0, query=text.replace("URL", url))
+    url = f"{servers.url(0)}queries/made/results"
+    with servers.start(1) as second:
+        with servers.start(0) as first:
+            servers.register(0, query=MADE, name="made")
+            servers.register(1, query=reading.replace("URL", url), name="read")
+            came = "SELECT ?b { STREAM <fed> [NOW] { ?a <urn:q> ?b } }"
+            servers.register(1, query=came, name="came")
+            servers.register(0, query=feeding.replace("URL", f"{servers.url(1)}streams/fed"))
             servers.push(0, *range(5, 205, 10))
-            servers.wait(1, "read", 5, 195)
-            stop(fed)
-        servers.push(0, *range(205, 305, 10))
-        with servers.start(1):
+            # The last window is open as long as nothing comes behind it.
+            for name in ("read", "came"):
+                servers.wait(1, name, 5, 195)
+            stop(first, signal.SIGKILL)
+        state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
+        assert (state["state"], url in state["reason"]) == ("degraded", True)
+        with servers.start(0) as first:
+            servers.push(0, *range(205, 305, 10))
             servers.wait(1, "read", 5, 295)
-            stop(making)
-            with servers.start(0):
-                servers.push(0, *range(305, 405, 10))
+            # What was in a window of a server that was killed is gone.
+            servers.wait(1, "came", 205, 295)
+            state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
+            assert (state["state"], len(state["remote_streams"])) == ("running", 1)
+            stop(second)
+            servers.push(0, *range(305, 405, 10))
+            with servers.start(1):
+                # The reader begins anew with what is kept there, and knows what it took.
                 servers.wait(1, "read", 305, 395)
-                seen = servers.seen(1, "read")
-                assert seen == sorted(set(seen))
+                servers.wait(1, "came", 205, 395)
+                stop(first)
+                with servers.start(0):
+                    servers.push(0, *range(405, 505, 10))
+                    servers.wait(1, "came", 405, 495)
+                    for name in ("read", "came"):
+                        seen = servers.seen(1, name)
+                        assert seen == sorted(set(seen))
 
 
 FAR = "http://far.test/queries/q/results"

@@ -37,14 +37,6 @@ def quad(s: int = 0, p: int = 0, o: int = 0, g: int = 0) -> Quad:
     return Quad(Term(f"<http://x/s{s}>"), Term(f"<http://x/p{p}>"), Term(f'"{o}"'), GRAPHS[g])
 
 
-def expiring(end: float, s: int = 0, p: int = 0, o: int = 0, g: int = 0) -> Fact:
-    return Fact(quad(s, p, o, g), Expiration(at(end)))
-
-
-def holding(start: float, end: float, s: int = 0, p: int = 0, o: int = 0, g: int = 0) -> Fact:
-    return Fact(quad(s, p, o, g), Interval(at(start), at(end)))
-
-
 REPEATING = [
     quad()._replace(object=quad().subject),
     quad()._replace(object=quad().predicate),
