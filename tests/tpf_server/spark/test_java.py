@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tpf_client import commands
 from tpf_server.spark.java import JavaNotFoundError, find_java
 
 
@@ -49,3 +50,19 @@ def test_a_java_that_is_set_is_the_only_one(tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", "11")
     with pytest.raises(JavaNotFoundError, match="Java 11"):
         find_java(str(old), {"JAVA_HOME": str(good)}, ())
+
+
+def test_a_command_says_so_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of continuous queries is tested with its service."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "none"))
+    file = tmp_path / "a.nt"
+    file.write_text('<http://e/a> <http://e/p> "x" .\n')
+    words = ["rdf", str(file), "-o", str(tmp_path / "store"), "--engine", "spark"]
+    assert commands.run("tpf-load", words) == 1
+    assert capsys.readouterr().err == (
+        f"tpf-load: no Java in {tmp_path / 'none'} (there is no bin/java that runs); "
+        "or use --engine local\n"
+    )
