@@ -1,6 +1,5 @@
 """Readiness, metrics, log and end of a running server."""
 
-import os
 import re
 import socket
 import subprocess
@@ -142,24 +141,15 @@ def test_a_server_whose_stores_do_not_answer_is_not_ready(tmp_path: Path) -> Non
         assert served.get("healthz").status_code == 200
 
 
-@pytest.mark.parametrize("damage", ["cut short", "altered", "half-written"])
 def test_a_damaged_store_is_refused_at_the_start_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, store = tmp_path / "a.nt", tmp_path / "a.store"
     source.write_text(LINE * 3)
     index_files([source], store, created=CREATED)
     monkeypatch.chdir(tmp_path)
-    if damage == "half-written":
-        (store / "manifest.json").unlink()
-        damaged = store
-    else:
-        damaged = max(store.glob("*/*.npy"), key=lambda file: file.stat().st_size)
-        data = damaged.read_bytes()
-        written = damaged.stat().st_mtime_ns
-        damaged.write_bytes(data[:-1] if damage == "cut short" else data[:-1] + b"\xff")
-        # A file system may not tell two instants apart that are this close.
-        os.utime(damaged, ns=(written + 10**9, written + 10**9))
+    damaged = max(store.glob("*/*.npy"), key=lambda file: file.stat().st_size)
+    damaged.write_bytes(damaged.read_bytes()[:-1])
     result = CliRunner().invoke(main, ["a.store"])
     assert result.exit_code == 1
     assert damaged.name in result.output

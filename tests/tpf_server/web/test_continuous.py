@@ -4,40 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.served import BASE, TOKEN, Served, quad
+from tests.support.served import BASE, TOKEN, Served
 from tpf_server.errors import SettingsError
 from tpf_server.settings import Settings
-
-QUERY = """SELECT ?train ?name ?delay {
-  STREAM <http://server.test/streams/delays> [NOW] { ?train <http://example.org/delay> ?delay }
-  ?train <http://example.org/name> ?name
-  GRAPH <http://server.test/trains> { ?train <http://example.org/stop> <http://example.org/ghent> }
-}"""
-
-
-def test_queries_join_streams_with_the_datasets(tmp_path: Path) -> None:
-    static = [
-        quad("t1", "name", '"IC 1"'),
-        quad("t1", "stop", "ghent"),
-        quad("t2", "name", '"L 2"'),
-    ]
-    with Served(tmp_path, static, settings={"continuous": True}) as served:
-        auth = {"Authorization": f"Bearer {TOKEN}"}
-        made = served.request("POST", "queries", json={"query": QUERY}, headers=auth)
-        assert made.status_code == 201, made.text
-        place = made.headers["Location"].removeprefix(BASE).lstrip("/")
-        for train in ("t1", "t2"):
-            pushed = served.request(
-                "POST",
-                "streams/delays?timestamp=2015-12-08T12:00:00Z",
-                data=f'<http://example.org/{train}> <http://example.org/delay> "5" .',
-                headers=auth | {"Content-Type": "application/n-quads"},
-            )
-            assert pushed.status_code < 300, pushed.text
-        results = served.get(f"{place}/results?follow=false", "application/x-ndjson").text
-        assert "IC 1" in results
-        assert "L 2" not in results
-        assert served.get("trains").status_code == 200
 
 
 def test_people_get_pages_of_streams_and_queries(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from annotations.terms import Term
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.runtime.elements.elements import Element
-from tpf_server.continuous.runtime.errors import ElementError, EngineClosedError, JoinLimitError
+from tpf_server.continuous.runtime.errors import ElementError, EngineClosedError
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.service.assembly import Ticker
 from tpf_server.continuous.service.continuous_service import ContinuousService
@@ -370,29 +370,3 @@ def test_an_end_does_not_wait_for_an_answer_that_is_worked_out(monkeypatch):
     instants = [*range(1, 400), 2_000, 3_000]
     ending.end(instants, lambda: product.evaluation._work.left <= least)
     assert (product.emitted, product.state) == (0, "closed")
-
-
-STOPPED = {
-    "cqels": "SELECT * { STREAM <s> [ALL] { ?a ?p ?b } STREAM <s> [ALL] { ?c ?q ?d } }",
-    "csparql": "SELECT * FROM STREAM <s> [RANGE 5s STEP 1s] { ?a ?p ?b . ?c ?q ?d }",
-    "rspql": "REGISTER RSTREAM <o> AS SELECT * FROM NAMED WINDOW <w> ON <s>"
-    " [RANGE PT5S STEP PT1S] WHERE { WINDOW <w> { ?a ?p ?b . ?c ?q ?d } }",
-}
-
-
-@pytest.mark.parametrize("language", STOPPED)
-def test_a_query_over_its_limit_says_so_in_every_language(language):
-    """Its state is there, and the reason, also at the end of its results."""
-    limits = EngineLimits(join_rows=100)
-    engine = Engine(EngineSettings(base="http://localhost/streams/"), limits=limits)
-    service = ContinuousService(engine, ManualClock(NOON), Policies(time="elements"))
-    service.register(STOPPED[language], name="greedy")
-    for at in range(0, 12_000, 200):
-        triple = (Term(f"<urn:{at}>"), Term("<urn:p>"), Term("<urn:o>"))
-        service.push("http://localhost/streams/s", [Element(at, (triple,), at)])
-    found = service.explain("greedy")
-    assert found["state"] == "stopped"
-    assert "more than 100 rows" in found["error"]
-    log = service.query("greedy").log
-    with pytest.raises(JoinLimitError):
-        log.read(log.last, 1.0)

@@ -3,17 +3,14 @@
 import json
 import signal
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import requests
 
 from experiments.free_port import free_port
 from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tests.tpf_server.test_cli import COMMAND, environment
-from tests.tpf_server.test_operations import accepts
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 QUERY = """REGISTER QUERY count COMPUTED EVERY 100ms AS
@@ -77,83 +74,6 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
             *_, last = each
             assert json.loads(last) == {"error": "the server stops", "status": 503}
         assert server.process.wait(60) == 0
-
-
-MADE = """REGISTER STREAM turned COMPUTED EVERY 10ms AS CONSTRUCT { ?b <urn:q> ?a }
-FROM STREAM <s> [RANGE 10ms TUMBLING] { ?a <urn:p> ?b }"""
-READER = "SELECT ?x { STREAM <turned> [NOW] { ?x <urn:q> ?y } }"
-
-
-def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
-    (tmp_path / "data.nt").write_text("<urn:x> <urn:y> <urn:z> .\n")
-    config = (
-        'continuous = true\nkeep_queries = true\nstream_time = "elements"\n'
-        '[datasets.data]\nsource = "data.nt"\n'
-    )
-    port = free_port()
-
-    def push(at: int) -> None:
-        body = f"{at}\t<urn:a>\t<urn:p>\t<urn:b>\n{at + 20}\t<urn:a>\t<urn:p>\t<urn:c>\n"
-        tsv = AUTH | {"Content-Type": "text/tab-separated-values"}
-        assert requests.post(f"{url}streams/s", body, headers=tsv, timeout=30).ok
-
-    def results(**options: str) -> requests.Response:
-        return requests.get(
-            f"{url}queries/reader/results",
-            params={"follow": "false", **options},
-            headers={"Accept": "application/x-ndjson"},
-            timeout=30,
-        )
-
-    with RunningServer(tmp_path, config, port=port) as server:
-        url = server.url
-        for text, options in ((MADE, {}), (READER, {"name": "reader"}), (READER, {"name": "gone"})):
-            made = requests.post(
-                f"{url}queries", json={"query": text, **options}, headers=AUTH, timeout=30
-            )
-            assert made.status_code == 201, made.text
-        requests.delete(f"{url}queries/gone", headers=AUTH, timeout=30)
-        requests.put(f"{url}streams/quiet", headers=AUTH, timeout=30)
-        push(1)
-        (before,) = map(json.loads, results().text.splitlines())
-        streams = [
-            each["stream"] for each in requests.get(f"{url}streams", timeout=30).json()["streams"]
-        ]
-        # Killed with its worker, and not stopped: nothing is left but what was registered.
-        server.process.send_signal(signal.SIGSTOP)  # so that it replaces no worker
-        for each in psutil.Process(server.process.pid).children(recursive=True):
-            # What one of them had started may end with it.
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        server.process.kill()
-        server.process.wait(60)
-        eventually(lambda: not accepts(port))
-
-    # A version of before took what this one refuses.
-    kept = tmp_path / ".tpf-server" / "continuous.json"
-    registered = json.loads(kept.read_text())
-    refused = READER.replace("SELECT ?x", "SELECT ?x (NOW() AS ?now)")
-    registered["queries"].insert(1, {"text": refused, "name": "old"})
-    kept.write_text(json.dumps(registered))
-    with RunningServer(tmp_path, config, port=port):
-        found = requests.get(f"{url}queries", timeout=30).json()["queries"]
-        assert [each["name"] for each in found] == ["turned", "old", "reader"]
-        told = requests.get(f"{url}queries/old", timeout=30).json()
-        assert told["state"] == "stopped"
-        assert "NOW() cannot be said in CQELS-QL" in told["error"]
-        failed = requests.get(f"{url}queries/old/results", timeout=30)
-        assert "NOW() cannot be said" in failed.text
-        assert requests.delete(f"{url}queries/old", headers=AUTH, timeout=30).status_code == 204
-        again = requests.get(f"{url}streams", timeout=30).json()["streams"]
-        assert [each["stream"] for each in again] == streams
-        assert {each["elements"] for each in again} == {0}
-        # Windows begin empty, and a reader who wants to go on hears that it cannot.
-        assert results().text == ""
-        assert results(after=str(before["id"])).status_code == 410
-        push(1)
-        (after,) = map(json.loads, results().text.splitlines())
-        assert after["added"] == before["added"]
-        assert after["id"] > before["id"]
 
 
 def test_a_server_that_cannot_begin_its_queries_again_says_so_in_a_line(tmp_path: Path) -> None:
