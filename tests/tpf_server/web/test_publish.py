@@ -32,15 +32,6 @@ def test_plain_facts_with_the_label_in_the_query(served: Served) -> None:
     assert delays(served) == []
 
 
-def test_plain_facts_with_an_interval(served: Served) -> None:
-    start = NOON + timedelta(seconds=10)
-    query = f"initial={format_instant(start)}&final={format_instant(UNTIL)}"
-    assert served.post(LINE, query).status_code == 201
-    assert delays(served) == []
-    served.clock.advance_to(start)
-    assert delays(served) == [DELAY]
-
-
 def test_facts_that_hold_at_an_instant_only(served: Served) -> None:
     naming = Naming("http://publisher.test/facts/", BASE + "trains")
     for method in (None, *METHODS):
@@ -93,13 +84,6 @@ def test_a_blank_node_that_was_shown_can_be_published_about(served: Served) -> N
     body = f'{row.subject} <http://example.org/delay> "1" .'
     assert served.post(body, IN_A_MINUTE).status_code == 201
     assert served.page("trains?subject=" + row.subject[1:-1]).total == 2
-
-
-def test_a_new_version_replaces_the_old_one(served: Served) -> None:
-    served.post(LINE, IN_A_MINUTE)
-    receipt = served.post(LINE.replace('"5"', '"6"'), IN_A_MINUTE).json()
-    assert (receipt["sequence"], receipt["replaced"]) == (2, 1)
-    assert delays(served) == [quad("t9", "delay", '"6"')]
 
 
 def test_a_batch_with_an_identifier_counts_once(served: Served) -> None:
