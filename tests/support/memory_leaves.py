@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Variable, is_variable
 from tpf_client.dataflow.changes import Change, Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.node import CountingLeaves, Dataflow, Input, Node
 from tpf_client.dataflow.operators.basic import Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
-from tpf_client.sparql.algebra import Pattern, variables_of_quad
+from tpf_client.sparql.algebra import variables_of_quad
 
 
 def match(
@@ -169,33 +169,8 @@ class LookupLeaves:
         return any(answered) or bool(unread)
 
 
-class CountedLookups(LookupLeaves):
+class CountedLookups(LookupLeaves, CountingLeaves):
     """Lookups by leaves that know their counts, so computed values are keys, too."""
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         return float(len(patterns))
-
-    def mark(self) -> int:
-        return 0
-
-    def limit(
-        self,
-        since: int,
-        missing: Callable[[], int | None],
-        *,
-        grows: bool = True,
-        grows_but_for_absence: bool = True,
-    ) -> None:
-        pass
-
-    def not_hurried(self, since: int) -> None:
-        pass
-
-    def spare(self, since: int, pattern: Pattern, node: Node) -> None:
-        pass
-
-    def seed_test(self, since: int) -> None:
-        return None
-
-    def at_rest(self, since: int) -> Callable[[], bool]:
-        return lambda: False

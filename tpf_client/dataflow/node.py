@@ -7,7 +7,7 @@ Changes pushed into `Input` nodes run through at once; operators send what they 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution
@@ -380,15 +380,25 @@ class EarlyFilter:
     attach: Callable[[Node], Node]
 
 
-@runtime_checkable
-class CountingLeaves(Leaves, Protocol):
+class CountingLeaves(Leaves):
     """Leaves that have counts, and can stop before all has been read."""
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         """About how many solutions these patterns have."""
+        raise NotImplementedError
+
+    def filtered_bgp(
+        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
+    ) -> Node:
+        """Match patterns as `bgp` does, and keep solutions that fulfil all conditions."""
+        node = self.bgp(patterns, seed)
+        for each in conditions:
+            node = each.attach(node)
+        return node
 
     def mark(self) -> int:
         """A moment, for `limit`, `not_hurried` and `at_rest`."""
+        return 0
 
     def limit(
         self,
@@ -410,21 +420,16 @@ class CountingLeaves(Leaves, Protocol):
     def spare(self, since: int, pattern: Pattern, node: "Node") -> None:
         """Note that what was built since then serves a SELECT that may need less."""
 
-    def seed_test(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
+    def seed_test(
+        self,
+        since: int,  # noqa: ARG002
+    ) -> tuple[Schema, Callable[[Solution], bool]] | None:
         """Return a seed's variables and a test of their values: has everything come for it?
 
         ``None``: unknown.
         """
+        return None
 
-    def at_rest(self, since: int) -> Callable[[], bool]:
+    def at_rest(self, since: int) -> Callable[[], bool]:  # noqa: ARG002
         """Return a test for all requests answered; false where answers may be retracted."""
-
-
-@runtime_checkable
-class FilteringLeaves(Leaves, Protocol):
-    """Leaves that can filter between two patterns, before they ask for more."""
-
-    def filtered_bgp(
-        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
-    ) -> Node:
-        """Match patterns as `bgp` does, and keep solutions that fulfil all conditions."""
+        return lambda: False

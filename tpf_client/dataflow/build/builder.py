@@ -24,7 +24,6 @@ from tpf_client.dataflow.node import (
     CountingLeaves,
     Dataflow,
     EarlyFilter,
-    FilteringLeaves,
     Input,
     Leaves,
     Node,
@@ -612,11 +611,11 @@ class Builder(Construction):
         for each in chained(conjuncts(condition)):
             used = variables_in(each)
             inside = used <= always_bound(bgp) and movable(each)
-            if isinstance(leaves, FilteringLeaves) and inside:
+            if isinstance(leaves, CountingLeaves) and inside:
                 early.append(EarlyFilter(used, partial(self.filtered, condition=each)))
             else:
                 late.append(each)
-        if early and isinstance(leaves, FilteringLeaves):
+        if early and isinstance(leaves, CountingLeaves):
             within = self.seed(seed or self.outer, in_scope(bgp))
             node = self._correlated(leaves.filtered_bgp(bgp.patterns, within, early))
         else:
