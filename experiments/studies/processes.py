@@ -41,7 +41,7 @@ from loaders.publisher import Publisher
 from loaders.sources.citybench import SERVICES
 from tpf_client import Client
 from tpf_client.errors import ClientError
-from tpf_client.fragments.transport import pooled_session
+from tpf_client.fragments.transport import PooledSession
 from tpf_client.solutions import Solutions
 from tpf_client.stream import Update
 
@@ -543,7 +543,7 @@ _MOST_CONNECTIONS = 512
 @cache
 def _connections() -> requests.Session:
     """Return a session whose connections outlive a client, as those of Node do."""
-    session = pooled_session(_MOST_CONNECTIONS)
+    session = PooledSession(_MOST_CONNECTIONS)
     session.trust_env = False
     return session
 

@@ -28,6 +28,8 @@ class _Echo(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        # Unannounced, as servers close what is idle for long.
+        self.close_connection = self.path == "/once"
 
     def log_message(self, *_: object) -> None:
         """Nobody wants to know."""
@@ -84,6 +86,12 @@ def test_connections_that_were_closed_are_opened_again(port: int) -> None:
         before = _body(transport, url)
         session.close()
         assert _body(transport, url) == before
+
+
+def test_connections_that_the_server_closed_are_opened_again(port: int) -> None:
+    url = f"http://127.0.0.1:{port}/once"
+    with closing(_transport()) as transport:
+        assert _body(transport, url) == _body(transport, url)
 
 
 @pytest.mark.parametrize("with_session", [False, True])
