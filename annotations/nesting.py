@@ -185,6 +185,9 @@ def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
 
 
 def _check_bases(pieces: Iterable[bytes], base: int) -> None:
+    sizes = [(len(piece), piece.count(b"<")) for piece in pieces]
+    if (base + sum(size for size, _ in sizes)) * sum(count for _, count in sizes) < _MOST_COPIED:
+        return
     bases, iris, length, rest = base, 0, 0, b""
     for piece in pieces:
         length += len(piece)

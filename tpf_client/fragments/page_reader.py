@@ -7,6 +7,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 try:
@@ -129,13 +130,13 @@ def parse_page_body(
     quads: list[Quad] = []
     size = 0
     try:
-        for read in _parsed(body, kind, url) if HAS_PARSER else _parsed_lines(body, kind, url):
-            size += quad_size(read)
+        for batch in (_parsed if HAS_PARSER else _parsed_lines)(body, kind, url, most):
+            size += sum(map(quad_size, batch))
             if size > most:
                 # A prefix may stand for much.
                 raise PageTooLargeError(url, f"a page that takes more than {most} bytes of memory")
-            quads.append(read)
-            if len(quads) % _BETWEEN == 0 and over():
+            quads += batch
+            if over():
                 raise ClosedError(f"{url}: the request was cancelled")
     except NestingError as error:
         raise ParseError(url, f"{kind} that is not read: {error}") from None
@@ -145,51 +146,47 @@ def parse_page_body(
     return quads
 
 
-def _parsed_lines(body: bytes, kind: str, url: str) -> Iterator[Quad]:
+def _parsed_lines(body: bytes, kind: str, url: str, _most: float) -> Iterator[list[Quad]]:
     if kind not in LINE_FORMATS:
         reason = f"answered with {kind or 'no media type'} instead of N-Quads or N-Triples"
         raise ParseError(url, reason)
-    return quads_of_lines(body, triples=kind != LINE_FORMATS[0])
+    quads = quads_of_lines(body, triples=kind != LINE_FORMATS[0])
+    return iter(lambda: list(islice(quads, _BETWEEN)), [])
 
 
-def _parsed(body: bytes, kind: str, url: str) -> Iterator[Quad]:
+def _parsed(body: bytes, kind: str, url: str, most: float) -> Iterator[list[Quad]]:
     rdf_format = ox.RdfFormat.from_media_type(kind) if kind else None
     if rdf_format is None:
         raise ParseError(url, f"answered with {kind or 'no media type'} instead of RDF")
     if rdf_format == ox.RdfFormat.JSON_LD:
         body = with_hydra_context(body)
-    graphs: dict[object, Term] = {}
-    for quad in quads_of_body(body, rdf_format, url):
-        name = quad.graph_name
-        graph = graphs.get(name)
-        if graph is None:
-            default = isinstance(name, ox.DefaultGraph)
-            graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
-        yield quad_of(quad, graph)
+    return quads_of_body(body, rdf_format, url, most)
 
 
-def quads_of_body(body: bytes, rdf_format: "ox.RdfFormat", url: str) -> "Iterator[ox.Quad]":
-    """Parse a body with pyoxigraph."""
+def quads_of_body(
+    body: bytes, rdf_format: "ox.RdfFormat", url: str, most: float = math.inf
+) -> Iterator[list[Quad]]:
+    """Parse a body with pyoxigraph, in batches, each of which takes a small part of `most`."""
     check_nesting((body,), rdf_format.media_type, base=url)
-    return short_terms(ox.parse(body, rdf_format, base_iri=url), body)
+    parsed = short_terms(ox.parse(body, rdf_format, base_iri=url), body)
+    # Declarations may make each term as long as the body.
+    count = max(1, int(min(_BETWEEN, most / (40 * len(body) + 1))))
+    while text := ox.serialize(islice(parsed, count), format=ox.RdfFormat.N_QUADS):
+        yield [_quad_of_line(line) for line in text.decode().split("\n")[:-1]]
 
 
-def quad_of(parsed: "ox.Quad", graph: Term) -> Quad:
-    """Convert a parsed quad, in this graph."""
-    value = parsed.object
-    object_ = _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value))
-    return Quad(Term(str(parsed.subject)), Term(str(parsed.predicate)), object_, graph)
+def _quad_of_line(line: str) -> Quad:
+    subject, predicate, rest = line.split(" ", 2)
+    object_ = rest[:-2]
+    end = object_.rfind(" ")
+    if end < 0 or object_.rfind('"' if object_[0] == '"' else ")>>") > end:
+        return tuple.__new__(Quad, (subject, predicate, object_, DEFAULT_GRAPH))
+    return tuple.__new__(Quad, (subject, predicate, object_[:end], object_[end + 1 :]))
 
 
 def quad_size(quad: Quad) -> int:
     """Bytes of memory that a quad takes."""
     return len(quad[0]) + len(quad[1]) + len(quad[2]) + 3 * _TERM
-
-
-def _triple_term(triple: "ox.Triple") -> Term:
-    subject, object_ = triple.subject, triple.object
-    inner = _triple_term(object_) if isinstance(object_, ox.Triple) else str(object_)
-    return Term(f"<<( {subject} {triple.predicate} {inner} )>>")
 
 
 _STATEMENT: Final = (b"<", b"_:")
@@ -206,8 +203,8 @@ _WORDS: Final = 6
 """Words that are kept for each line of a scope at most: its own and those of an earlier line."""
 _ONE_OBJECT: Final = b"<urn:x> <urn:x> %b ."
 # The name is random, so that no page can write a quad into the graph of another line.
-_NAME: Final = f"urn:line:{secrets.token_hex(8)}:"
-_NUMBERED: Final = b"<" + _NAME.encode() + b"%d>{%b}\n"
+_NAME: Final = f"<urn:line:{secrets.token_hex(8)}:"
+_NUMBERED: Final = _NAME.encode() + b"%d>{%b}\n"
 
 
 class LineBlock(NamedTuple):
@@ -290,19 +287,20 @@ class _NewLines:
     def parse(self, most: float) -> bool:
         """Parse all; false if a line is not whole or malformed, or memory is exceeded."""
         parsed: list[list[Quad]] = [[] for _ in self._lines]
-        current: object = None
         quads: list[Quad] = []
-        graph, size = DEFAULT_GRAPH, 0
+        current, graph, size = "", DEFAULT_GRAPH, 0
         try:
-            for quad in quads_of_body(b"".join(self._document), ox.RdfFormat.TRIG, self._url):
-                if quad.graph_name != current:
-                    current = quad.graph_name
-                    if not isinstance(current, ox.NamedNode) or not current.value.startswith(_NAME):
+            document = b"".join(self._document)
+            batches = quads_of_body(document, ox.RdfFormat.TRIG, self._url, most)
+            for quad in chain.from_iterable(batches):
+                if quad.graph != current or not quads:
+                    current = quad.graph
+                    if not current.startswith(_NAME):
                         return False
-                    number = int(current.value[len(_NAME) :])
+                    number = int(current[len(_NAME) : -1])
                     quads = parsed[number]
                     graph = self._lines[number][0].graph or DEFAULT_GRAPH
-                read = quad_of(quad, graph)
+                read = quad._replace(graph=graph)
                 scope, line, word = self._lines[number]
                 # Words count as in a line: all together take no more than the lines.
                 size += len(read[2]) + _TERM if word else quad_size(read)
