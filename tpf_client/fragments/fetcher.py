@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _OVERHEAD = 5
 """A parsed page takes about this many times the bytes of its body."""
-_LINES = 8
-"""What is remembered of its lines takes about so many times them beside that."""
 
 
 class PageCache:
@@ -73,8 +71,7 @@ class PageCache:
 
 
 def _weight(page: Page) -> int:
-    lines = page.memo is not None and page.memo.scopes
-    return 1024 + (_OVERHEAD + _LINES if lines else _OVERHEAD) * page.size
+    return 1024 + _OVERHEAD * page.size
 
 
 # The clock of a server, as far as its responses tell.
@@ -419,7 +416,6 @@ class Fetcher:
                 content_type,
                 request.url,
                 bare=request.bare,
-                before=kept.memo if kept is not None and kept.dynamic else None,
                 over=over,
             )
         except (ParseError, PageError) as error:
@@ -441,7 +437,6 @@ class Fetcher:
             warnings=content.warnings,
             documentation=documentation,
             digest=digest,
-            memo=content.memo,
         )
 
     def _checked(self, metadata: PageMetadata, url: str) -> PageMetadata:

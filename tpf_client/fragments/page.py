@@ -1,12 +1,9 @@
 """A page of a fragment, as a value."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from annotations.labels import Fact
-from annotations.terms import Quad, Term
-from tpf_client.fragments.blank_nodes import kept_quad
 from tpf_client.fragments.form import Form
 
 _ROUNDING = timedelta(seconds=1)
@@ -52,43 +49,6 @@ class PageMetadata:
         return self.earliest_expiration if self.next_change is None else self.next_change
 
 
-@dataclass(slots=True)
-class ParsedLine:
-    """A parsed line of a page; `size` is in bytes."""
-
-    quads: Sequence[Quad] = ()
-    size: int = 0
-    kept: Sequence[Quad] | None = None
-
-    def of_page(self, url: str) -> Sequence[Quad]:
-        """Return the quads with blank nodes of the page at this URL."""
-        kept = self.kept
-        if kept is None:
-            kept = [kept_quad(quad, url) for quad in self.quads]
-            # Most have no blank nodes: one list is enough.
-            kept = self.kept = self.quads if kept == self.quads else kept
-        return kept
-
-
-@dataclass(slots=True)
-class Scope:
-    """The lines under the same directives in the same graph.
-
-    `graph` is ``None`` until parsed; `words` maps texts of plain statements to terms.
-    """
-
-    graph: Term | None
-    lines: dict[bytes, ParsedLine] = field(default_factory=dict)
-    words: dict[bytes, Term] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LineMemo:
-    """The parsed lines of a page, kept for its next reading."""
-
-    scopes: Mapping[tuple[bytes, bytes], Scope] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page of a fragment; instants are on the server's clock.
@@ -98,7 +58,6 @@ class Page:
         fresh_until: until when HTTP lets us reuse it.
         size: bytes of its body; `digest` is its hash in this process.
         documentation: URL of the description of the interface, for a page without a form.
-        memo: its parsed lines for the next reading; ``None`` if lines are not whole.
     """
 
     url: str
@@ -112,11 +71,6 @@ class Page:
     warnings: tuple[str, ...] = ()
     documentation: str | None = None
     digest: int = 0
-    memo: LineMemo | None = None
-
-    @property
-    def dynamic(self) -> bool:
-        return self.metadata.change is not None
 
     @property
     def holds_until(self) -> datetime:

@@ -19,7 +19,6 @@ from tests.support.examples import examples
 from tests.support.oracle import quad_of
 from tpf_client.errors import PageError
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import PageReader
 
 URL = "http://ex.org/d?p=x"
@@ -71,7 +70,7 @@ def _integer(value: int) -> Term:
 
 
 def test_data_metadata_and_labels_of_a_quad_page() -> None:
-    facts, about, warnings, _ = PageReader().read(TRIG.encode(), "application/trig;charset=x", URL)
+    facts, about, warnings = PageReader().read(TRIG.encode(), "application/trig;charset=x", URL)
     until = datetime(2020, 1, 1, tzinfo=UTC)
     labels = {fact.quad: fact.label for fact in facts}
     assert labels == {
@@ -101,7 +100,7 @@ def test_data_metadata_and_labels_of_a_quad_page() -> None:
 def test_a_missing_or_senseless_count_is_unknown() -> None:
     for count in ("", '<http://ex.org/d?p=x> void:triples "many" .'):
         page = PREFIXES + "<#metadata> { <#metadata> foaf:primaryTopic <http://ex.org/d?p=x> ."
-        _, about, _, _ = PageReader().read(
+        _, about, _ = PageReader().read(
             (page + FORM + count + "}").encode(), "application/trig", URL
         )
         assert about.count is None
@@ -197,10 +196,9 @@ _QUADS = [ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS, ox.RdfFormat.JSON_LD]
     page=st.sampled_from(sorted(_PAGES)),
     rdf_format=st.sampled_from(_TRIPLES + _QUADS),
     more=st.sampled_from(["", _DATA_FORM]),
-    again=st.booleans(),
 )
 def test_only_what_is_about_this_page_is_metadata(
-    said: frozenset[Quad], page: str, rdf_format: ox.RdfFormat, more: str, again: bool
+    said: frozenset[Quad], page: str, rdf_format: ox.RdfFormat, more: str
 ) -> None:
     form = FORM
     if page == "labels":
@@ -228,8 +226,7 @@ def test_only_what_is_about_this_page_is_metadata(
     else:
         body = ox.serialize([each.triple for each in (*rows, *about)], format=rdf_format)
     assert body is not None
-    before = LineMemo() if again else None
-    facts, metadata, _, _ = PageReader().read(body, rdf_format.media_type, URL, before=before)
+    facts, metadata, _ = PageReader().read(body, rdf_format.media_type, URL)
     assert _bag(fact.quad for fact in facts) == _bag(data)
     assert metadata.count == 250
     assert metadata.next_page == "http://ex.org/d?p=x&page=2"
@@ -291,7 +288,7 @@ GROWING: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("how", ["first", "again", "without graphs"])
+@pytest.mark.parametrize("how", ["with graphs", "without graphs"])
 @pytest.mark.parametrize("kind", GROWING)
 def test_work_grows_no_faster_than_the_metadata(kind: str, how: str) -> None:
     """Steps of the interpreter grow in proportion."""
@@ -304,8 +301,7 @@ def test_work_grows_no_faster_than_the_metadata(kind: str, how: str) -> None:
         if how == "without graphs":
             said = re.sub("GRAPH :g { :a :delay 8 }|<#metadata> {|}$", "", said)
             media_type = "text/turtle"
-        before = LineMemo() if how == "again" else None
-        return _steps(lambda: PageReader().read(said.encode(), media_type, URL, before=before))
+        return _steps(lambda: PageReader().read(said.encode(), media_type, URL))
 
     steps(1)  # what is made once, as modules and caches
     few, many, most = (steps(count) for count in (12, 24, 48))

@@ -17,9 +17,6 @@ from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Stream, Update
 from tpf_client.dataflow.node import Meter
-from tpf_client.fragments import page_reader
-from tpf_client.fragments.page import LineMemo
-from tpf_client.fragments.page_reader import Lines, read_lines
 from tpf_client.planner.live_fragment import HeldFacts
 from tpf_client.streaming import streamer
 
@@ -99,31 +96,6 @@ def test_a_tick_in_which_one_fact_of_a_thousand_changed_does_the_work_for_one(
                 assert max(flowed) <= 2
                 assert sum(flowed) > 0
                 assert client.statistics.requests == len(server.log) - begun
-
-
-def test_of_a_page_that_changed_only_new_lines_are_parsed(
-    server: LiveServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parsed: list[int] = []
-
-    def counted(body: bytes, url: str, before: LineMemo, most: float) -> Lines | None:
-        lines = read_lines(body, url, before, most)
-        assert lines is not None
-        parsed.append(lines.parsed)
-        return lines
-
-    monkeypatch.setattr(page_reader, "read_lines", counted)
-    with server.client() as client:
-        updates = iter(client.stream(QUERY))
-        # The page is read as a whole first, and by its lines when it turned out to change.
-        for _ in range(2):
-            next(updates)
-        parsed.clear()
-        for _ in range(3):
-            assert len(next(updates).added) == 1
-    # The fact, its label, and what the page says of its own instant.
-    assert parsed
-    assert max(parsed) <= 15
 
 
 def test_spans_look_up_no_facts_without_labels(

@@ -23,7 +23,6 @@ from tests.support.counted_calls import counted_calls
 from tests.support.facts import NAMING
 from tests.support.served import NOON, Served, quad
 from tpf_client.errors import ParseError
-from tpf_client.fragments.page import LineMemo
 from tpf_client.fragments.page_reader import PageReader, parse_page_body
 from tpf_server.continuous.runtime.elements.elements import RDF_TYPES, read_rdf
 from tpf_server.continuous.runtime.errors import ElementError
@@ -268,7 +267,7 @@ def test_a_term_that_is_too_long_for_the_parser_is_an_error_of_the_document(kind
     with pytest.raises(ParseError, match=re.escape(said)):
         parse_page_body(body, kind, "http://a.test/", math.inf)
     with pytest.raises(ParseError, match=re.escape(said)):
-        PageReader().read(body, kind, "http://a.test/", before=LineMemo())
+        PageReader().read(body, kind, "http://a.test/")
 
 
 LONG = "n" * 3_000
