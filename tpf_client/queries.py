@@ -72,6 +72,14 @@ if TYPE_CHECKING:
 # From a query to the dataflow of its plan.
 
 
+def rewritten(query: Query, *, live: bool) -> Query:
+    """Move the filters and limits of a query to where they save work."""
+    pattern = put_constants(split_values(filters_to_values(push_filters(query.pattern))))
+    if query.form == "ASK" and not live:
+        pattern = Slice(pattern, 0, 1)
+    return replace(query, pattern=push_limits(pattern))
+
+
 def plan_query(
     query: Query,
     leaves: FragmentLeaves,
@@ -82,15 +90,14 @@ def plan_query(
     *,
     strict: bool = False,
 ) -> Output:
-    """Build the dataflow of a query that `check` passed; it depends on estimates (see `planned`).
+    """Build the dataflow of a `rewritten` query; it depends on estimates (see `planned`).
 
     `allowed` are the URLs of SERVICE (``None``: any).
     """
     services: dict[Term, FragmentLeaves] = {}
-    silent, loud = (
-        {each.endpoint for each in services_of(query.pattern) if each.silent is is_silent}
-        for is_silent in (True, False)
-    )
+    asked = list(services_of(query.pattern))
+    silent = {each.endpoint for each in asked if each.silent}
+    loud = {each.endpoint for each in asked if not each.silent}
     by_name = any(map(is_variable, silent)) and not any(map(is_variable, loud))
 
     def service(endpoint: Term) -> FragmentLeaves:
@@ -107,10 +114,6 @@ def plan_query(
             services[endpoint] = FragmentLeaves(evaluation, sources[endpoint], plan=leaves.plan)
         return services[endpoint]
 
-    pattern = put_constants(split_values(filters_to_values(push_filters(query.pattern))))
-    if query.form == "ASK" and not evaluation.live:
-        pattern = Slice(pattern, 0, 1)
-    query = replace(query, pattern=push_limits(pattern))
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
     guard = evaluation.dataflow.guard
@@ -580,7 +583,7 @@ class Queries:
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
             return plan_query(
-                services.query,
+                rewritten(services.query, live=True),
                 leaves,
                 evaluation,
                 evaluation.source.now(),
@@ -622,6 +625,7 @@ class Queries:
         source, lengths = (yield from self._source(driver, asked.at)), Lengths()
         now = self._clock.now() if asked.at is None else utc(asked.at)
         plan, budget = asked.plan, asked.budget
+        query = rewritten(query, live=False)
 
         def make(making: _Making) -> tuple[Evaluation, Output]:
             evaluation = Evaluation(

@@ -90,7 +90,8 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
 
     Where none is, the page calls itself something else: then those that have a topic.
     """
-    address, page = without_query(url), _parameters(url)
+    address = without_query(url)
+    page: Sequence[tuple[str, str]] | None = None
     named: set[Term] = set()
     own: set[Term] = set()
     exact: set[Term] = set()
@@ -106,7 +107,9 @@ def metadata_graphs(quads: Iterable[Quad], url: str) -> set[Term]:
             topic = object_[1:-1]
             if address in (without_query(graph[1:-1]), without_query(topic)):
                 own.add(graph)
-                if address == without_query(topic) and _parameters(topic) == page:
+                if topic != url and page is None:
+                    page = _parameters(url)
+                if topic == url or (address == without_query(topic) and _parameters(topic) == page):
                     exact.add(graph)
     if own or DEFAULT_GRAPH in searched:
         return exact & marked or own & marked or own

@@ -1,8 +1,9 @@
 """Read the quads and metadata of a page from a response."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 try:
@@ -19,7 +20,7 @@ from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.nesting import check_nesting, short_terms
 from annotations.terms import DEFAULT_GRAPH, Quad
 from tpf_client.errors import ClosedError, PageError, PageTooLargeError, ParseError
-from tpf_client.fragments.blank_nodes import kept_quad
+from tpf_client.fragments.blank_nodes import SKOLEM_PATH, kept_quad
 from tpf_client.fragments.documentation import with_hydra_context
 from tpf_client.fragments.line_formats import LINE_FORMATS, quads_of_lines
 from tpf_client.fragments.page import PageMetadata
@@ -42,6 +43,8 @@ _WARNINGS: Final = 20
 """Warnings of a page at most."""
 _WARNING: Final = 200
 """Characters of a warning at most."""
+_BLANK: Final = re.compile(f"_:|{re.escape(SKOLEM_PATH)}")
+"""What terms have that are blank nodes, or have some inside."""
 _BETWEEN: Final = 1_000
 """Quads between two checks for cancellation."""
 _TERM: Final = 100
@@ -82,8 +85,9 @@ class PageReader:
         vocabulary = spoken_vocabulary(statements, self._vocabulary)
         graphs_kept = any(quad.graph for quad in metadata_quads)
         labels = fact_labels(data, statements, vocabulary, warnings, graphs_kept=graphs_kept)
-        kept = [kept_quad(quad, url) for quad in data]
-        facts = tuple(map(Fact._make, zip(kept, labels, strict=True)))
+        if _BLANK.search("\n".join(chain.from_iterable(data))):
+            data = [kept_quad(quad, url) for quad in data]
+        facts = tuple([tuple.__new__(Fact, pair) for pair in zip(data, labels, strict=True)])
         metadata = metadata_of(statements, vocabulary, url, warnings)
         shown = dict.fromkeys(each[:_WARNING] for each in warnings[:_WARNINGS])
         return ReadPage(facts, metadata, tuple(shown))

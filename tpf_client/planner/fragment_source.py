@@ -195,7 +195,10 @@ class FragmentSource:
             if self._use.once and past is None and lasting:
                 # What was not as it is on other pages would come from them a second time.
                 matches = selector(pattern, form, url)(page.facts)
-                first = [fact for fact in matches if all(map(askable, fact.quad))]
+                first = [
+                    fact for fact in matches
+                    if "_:" not in "".join(fact.quad) or all(map(askable, fact.quad))
+                ]  # fmt: skip
         metadata = page.metadata
         per_page = metadata.page_size or len(page.facts)
         if metadata.next_page is None:
