@@ -71,7 +71,7 @@ LIBRARIES: dict[str, set[str]] = {
         "flask", "granian", "jinja2", "matplotlib", "psutil", "rich", "scipy",
     },
     "experiments.studies": {
-        "numpy", "psutil", "pyoxigraph", "rdflib", "requests", "urllib3", "werkzeug",
+        "numpy", "psutil", "pyoxigraph", "rdflib", "requests", "scipy", "urllib3", "werkzeug",
     },
 }  # fmt: skip
 """By part; the longest name that fits counts. What a type checker alone reads is left out."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import nnls
 
 from experiments.errors import MeasurementError
 from experiments.harness.items import (
@@ -87,19 +88,10 @@ def fitted(points: Mapping[float, float]) -> Line:
     """Fit a line with the least squared relative errors."""
     if len(points) < 2:
         raise ValueError("a line needs two numbers of clients")
-    weighted = [(n, y, 1 / max(y, 1e-9) ** 2) for n, y in points.items()]
-    total = sum(w for _, _, w in weighted)
-    mean_n = sum(w * n for n, _, w in weighted) / total
-    mean_y = sum(w * y for _, y, w in weighted) / total
-    spread = sum(w * (n - mean_n) ** 2 for n, _, w in weighted)
-    slope = sum(w * (n - mean_n) * (y - mean_y) for n, y, w in weighted) / spread
-    if slope < 0:
-        return Line(mean_y, 0.0)
-    if mean_y - slope * mean_n < 0:
-        # Through the origin.
-        slope = sum(w * n * y for n, y, w in weighted) / sum(w * n * n for n, _, w in weighted)
-        return Line(0.0, slope)
-    return Line(mean_y - slope * mean_n, slope)
+    numbers, values = np.array(list(points.items())).T
+    weights = 1 / np.maximum(values, 1e-9)
+    (fixed, per_client), _ = nnls(np.stack([weights, weights * numbers], axis=1), weights * values)
+    return Line(float(fixed), float(per_client))
 
 
 @dataclass(frozen=True, slots=True)
