@@ -179,23 +179,21 @@ def continuous_service(
         engine.declare(stream, predicates.split())
     registrations = windows = None
     folder = Path(settings.data_dir)
-    if settings.keep_queries:
-        registrations = Registrations(folder / "continuous.json")
-    if settings.keep_windows:
-        if registrations is None:
-            raise SettingsError("keep_windows needs keep_queries")
+    path = folder / "continuous.sqlite"
+    if settings.keep_windows and not settings.keep_queries:
+        raise SettingsError("keep_windows needs keep_queries")
+    if settings.keep_queries or path.exists():
+        earlier = folder / "continuous.json"
+        registrations = Registrations(path, steps=settings.keep_windows, earlier=earlier)
+    if registrations is not None and settings.keep_windows:
         behind = settings.stream_delay + settings.stream_ahead if by_clock else 0
         slack = settings.stream_lateness + settings.stream_patience + behind
-        windows = WindowLog(folder / "continuous-windows.sqlite", slack)
-    else:
-        # What comes without it would be missing in it.
-        for each in folder.glob("continuous-windows.sqlite*"):
-            each.unlink()
+        windows = WindowLog(registrations, slack)
     return ContinuousService(
         engine,
         clock,
         policies,
-        registrations,
+        registrations if settings.keep_queries else None,
         changing,
         partial(_executors, settings, engine),
         windows,

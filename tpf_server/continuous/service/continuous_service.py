@@ -50,7 +50,6 @@ from tpf_server.continuous.service.hosting import (
 )
 from tpf_server.continuous.service.remote_streams import RemoteStreams
 from tpf_server.continuous.service.result_log import (
-    KeptResults,
     Receipt,
     Receipts,
     Registration,
@@ -274,21 +273,18 @@ class ContinuousService:
         self._registrations = registrations
 
     def _restore(self, registrations: Registrations) -> None:  # what is refused stays, as failed
-        streams, queries = registrations.take()
+        streams, queries = registrations.load()
         for stream, predicates in streams.items():
             self._streams.create(stream, predicates)
         windows = self._windows
         least = max((max(each.begun, each.ended or 0) for each in queries), default=1)
         with self._hosting.silence():
             self._replay(queries, () if windows is None else windows.steps(least))
-        self._take_up(registrations.take_results())
+        results = (registrations if windows is None else windows).take_results()
+        self._links.resume(self._hosting.take_up(results, self._intake.receipts))
         if windows is not None:
-            self._take_up(windows.take_results())
             windows.forget(*(windows.queries - self._hosting.queries.keys()))
             self.advance()  # before elements come, which may be late
-
-    def _take_up(self, results: KeptResults) -> None:
-        self._links.resume(self._hosting.take_up(results, self._intake.receipts))
 
     def _replay(self, queries: Sequence[Registration], steps: Iterable[LoggedStep]) -> None:
         names = [each.name for each in queries]
@@ -611,12 +607,12 @@ class ContinuousService:
                 hosted.log.close(EngineClosedError("the server stops"))
             if again:
                 return
-            if self._windows is not None:
-                self._windows.close()
-            elif self._registrations is not None:
-                self._hosting.keep(
-                    self._registrations, self._intake.receipts, self._links.positions()
-                )
+            if self._registrations is not None:
+                if self._windows is None:
+                    self._hosting.keep(
+                        self._registrations, self._intake.receipts, self._links.positions()
+                    )
+                self._registrations.close()
 
     def _settle(self) -> None:
         if self._windows is not None:

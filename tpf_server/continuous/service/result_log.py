@@ -1,21 +1,20 @@
 """The last emissions of queries, for readers that come, go and resume, and over restarts."""
 
 import contextlib
-import fcntl
 import json
 import logging
 import secrets
+import sqlite3
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from annotations.terms import Term
-from annotations.whole_files import make_durable, replaced_file
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import (
     BacklogError,
@@ -25,51 +24,7 @@ from tpf_server.continuous.runtime.errors import (
     UnknownEventError,
 )
 
-# Which of several processes may write the files of a server: the one that was started last.
-#
-# A worker whose parent was killed lives on for a while, maybe beside the next server.
-
-TAKEN_OVER: Final = "another server has begun with it"
-
-
-class _Ownership:
-    """Mark in a file which process may write beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._mark: str | None = None
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Take it from the owner; no other process writes within the block."""
-        with self._locked() as file:
-            self._mark = secrets.token_hex(16)
-            file.truncate(0)
-            file.write(self._mark)
-            file.flush()
-            yield
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[bool]:
-        """Give True to the owner, also of a file without one; it stays owner within the block."""
-        if self._mark is None:
-            with self.taken():
-                yield True
-            return
-        with self._locked() as file:
-            file.seek(0)
-            yield file.read() == self._mark
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[IO[str]]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a+", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-
-
 _log = logging.getLogger(__name__)
-_FORMAT: Final = "tpf-server results 1"
 Positions: TypeAlias = Mapping[str, tuple[int, int | None]]
 """By the names of queries: the last emission that was pushed to another server, and the last one of
 a batch that perhaps was."""
@@ -87,7 +42,6 @@ class KeptLog:
     """
 
     begin: int
-    last: int
     events: tuple[_KeptEvent, ...]
 
 
@@ -99,9 +53,26 @@ KeptResults: TypeAlias = tuple[dict[str, KeptLog], list[KeptBatch], Positions]
 """The logs of queries, the receipts of batches, and positions in pushing."""
 
 
-# What was registered, kept in a file, so that a server that starts again has it again.
+# What was registered, and results, kept in a file, so that a server that starts again has them.
 
-_REGISTRATIONS_FORMAT: Final = "tpf-server registrations 1"
+TAKEN_OVER: Final = "another server has begun with it"
+_SCHEMA: Final = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS owner (only INTEGER PRIMARY KEY, mark TEXT);
+CREATE TABLE IF NOT EXISTS streams (name TEXT PRIMARY KEY, declared TEXT);
+CREATE TABLE IF NOT EXISTS queries (position INTEGER PRIMARY KEY, registration TEXT);
+CREATE TABLE IF NOT EXISTS receipts (
+    stream TEXT, batch TEXT, accepted INTEGER, dropped INTEGER, late INTEGER
+);
+CREATE TABLE IF NOT EXISTS emissions (
+    query TEXT, number INTEGER, rows INTEGER, text TEXT, PRIMARY KEY (query, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pushed (query TEXT PRIMARY KEY, after INTEGER, until INTEGER);
+CREATE TABLE IF NOT EXISTS steps (
+    number INTEGER PRIMARY KEY, stream TEXT, newest INTEGER, count INTEGER, time TEXT, body BLOB
+);
+COMMIT;
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,107 +98,138 @@ class Registration:
 
 
 class Registrations:
-    """A file of streams and queries, replaced whole; beside it one of their results.
+    """A file of SQLite with streams, queries, their results, and steps (see `WindowLog`).
 
-    Results are written when a server stops and removed when the next one reads them: numbers of
-    emissions continue there, which would be wrong after a server that could not write them.
+    Only the server that opened it last writes it: a worker whose parent was killed lives on for a
+    while, maybe beside the next server. Without steps, results are written when a server stops, and
+    removed when the next one reads them: numbers of emissions continue there, which would be wrong
+    after a server that could not write them.
+
+    Args:
+        steps: earlier steps are kept; else what comes now would be missing among them.
+        earlier: a file of version 0.1, which is taken over.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, steps: bool = False, earlier: Path | None = None) -> None:
         self._path = path
-        self._results = path.with_name(f"{path.stem}-results.json")
-        self._ownership = _Ownership(path.with_name(f"{path.stem}-owner"))
+        self._mark = secrets.token_hex(16)
+        self._lock = threading.Lock()
+        self._steps = steps
+        with self._errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.connection = sqlite3.connect(
+                path, timeout=30.0, isolation_level=None, check_same_thread=False
+            )
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            self.connection.execute("PRAGMA synchronous=FULL")
+            self.connection.executescript(_SCHEMA)
+            self.connection.execute("INSERT OR REPLACE INTO owner VALUES (1, ?)", (self._mark,))
+            if not steps:
+                self.connection.execute("DELETE FROM steps")
+        if earlier is not None and earlier.exists():
+            self._take_over(earlier)
 
-    def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
-        """Load, and keep earlier servers from writing."""
+    def _take_over(self, earlier: Path) -> None:
         try:
-            # Earlier writes of another server are read; later ones it is refused.
-            with self._ownership.taken():
-                return self.load()
-        except OSError as error:
+            value = json.loads(earlier.read_text("utf-8"))
+            declared = value.get("declared", {})
+            streams = {Term(name): declared.get(name) for name in value["streams"]}
+            self.save(streams, [Registration(**each) for each in value["queries"]])
+            earlier.unlink()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RegistrationsError(f"{earlier}: {error}") from error
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error, ValueError, TypeError) as error:
             raise RegistrationsError(f"{self._path}: {error}") from error
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Write all of a block, durably, or nothing (`RegistrationsError`)."""
+        connection = self.connection
+        with self._lock, self._errors():
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                if connection.execute("SELECT mark FROM owner").fetchone() != (self._mark,):
+                    raise RegistrationsError(f"{self._path}: {TAKEN_OVER}")
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
         """Read the streams with their declared predicates, and the queries."""
-        with _reading(self._path):
-            if not self._path.exists():
-                return {}, []
-            value = _checked(json.loads(self._path.read_text("utf-8")), _REGISTRATIONS_FORMAT)
-            declared = value.get("declared", {})
-            streams = {Term(name): declared.get(name) for name in value["streams"]}
-            return streams, [Registration(**each) for each in value["queries"]]
+        select = self.connection.execute
+        with self._errors():
+            streams = select("SELECT name, declared FROM streams ORDER BY rowid").fetchall()
+            queries = select("SELECT registration FROM queries ORDER BY position").fetchall()
+            declared = {Term(name): json.loads(predicates) for name, predicates in streams}
+            return declared, [Registration(**json.loads(each)) for (each,) in queries]
 
     def save(
         self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
     ) -> None:
-        """Replace the content, durably."""
-        body: dict[str, Any] = {
-            "format": _REGISTRATIONS_FORMAT,
-            "streams": list(streams),
-            "declared": {name: list(each) for name, each in streams.items() if each is not None},
-            "queries": [asdict(each) for each in queries],
-        }
-        self._write(self._path, body, 1)
+        """Replace streams and queries, durably."""
+        with self.writing() as connection:
+            connection.execute("DELETE FROM streams")
+            connection.execute("DELETE FROM queries")
+            connection.executemany(
+                "INSERT INTO streams VALUES (?, ?)",
+                [(name, json.dumps(declared)) for name, declared in streams.items()],
+            )
+            connection.executemany(
+                "INSERT INTO queries (registration) VALUES (?)",
+                [(json.dumps(asdict(each)),) for each in queries],
+            )
 
     def take_results(self) -> KeptResults:
-        with _reading(self._results):
-            with self._ownership.held() as mine:
-                if not mine:
-                    _log.warning("results are not taken up: %s: %s", self._results, TAKEN_OVER)
-                    return {}, [], {}
-                if not self._results.exists():
-                    return {}, [], {}
-                text = self._results.read_text("utf-8")
-                # Also where it is malformed: the next start passes it over.
-                self._results.unlink()
-                make_durable(self._results.parent)
-            value = _checked(json.loads(text), _FORMAT)
-            logs = {
-                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
-                for name, each in value["queries"].items()
-            }
-            pushed = {
-                name: (last, until) for name, (last, until) in value.get("pushed", {}).items()
-            }
-            return logs, [tuple(each) for each in value["batches"]], pushed
+        """Read what an earlier server kept, and remove it where there are no steps."""
+        begins: dict[str, int] = {}
+        events: defaultdict[str, list[_KeptEvent]] = defaultdict(list)
+        with self.writing() as connection:
+            select = connection.execute
+            for query, number, rows, text in select("SELECT * FROM emissions ORDER BY 1, 2"):
+                if text is None:
+                    begins[query] = number
+                else:
+                    events[query].append((number, rows, text))
+            batches = select("SELECT * FROM receipts ORDER BY rowid").fetchall()
+            pushed = {name: (after, until) for name, after, until in select("SELECT * FROM pushed")}
+            if not self._steps:
+                self._remove_results()
+        logs = {name: KeptLog(begin, tuple(events[name])) for name, begin in begins.items()}
+        return logs, batches, pushed
+
+    def _remove_results(self) -> None:
+        for table in ("emissions", "receipts", "pushed"):
+            self.connection.execute(f"DELETE FROM {table}")  # noqa: S608
 
     def save_results(
         self, logs: Mapping[str, KeptLog], batches: list[KeptBatch], pushed: Positions
     ) -> None:
         """Write results durably; a failure is logged, because the server stops anyway."""
-        queries = {
-            name: {"begin": each.begin, "last": each.last, "events": each.events}
-            for name, each in logs.items()
-        }
-        body = {"format": _FORMAT, "queries": queries, "batches": batches, "pushed": pushed}
+        rows: list[tuple[str, int, int, str | None]] = []
+        for name, log in logs.items():
+            rows += [(name, log.begin, 0, None), *((name, *each) for each in log.events)]
         try:
-            self._write(self._results, body, None)
+            with self.writing() as connection:
+                self._remove_results()
+                connection.executemany("INSERT INTO emissions VALUES (?, ?, ?, ?)", rows)
+                connection.executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?)", batches)
+                connection.executemany(
+                    "INSERT INTO pushed VALUES (?, ?, ?)",
+                    [(name, *position) for name, position in pushed.items()],
+                )
         except RegistrationsError as error:
             _log.warning("results are not kept: %s", error)
 
-    def _write(self, path: Path, body: Mapping[str, Any], indent: int | None) -> None:
-        try:
-            with self._ownership.held() as mine:
-                if not mine:
-                    raise RegistrationsError(f"{path}: {TAKEN_OVER}")
-                with replaced_file(path) as file:
-                    json.dump(body, file, indent=indent)
-        except OSError as error:
-            raise RegistrationsError(f"{path}: {error}") from error
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RegistrationsError(f"{path}: {error}") from error
-
-
-def _checked(value: Any, expected: str) -> Any:
-    if value["format"] != expected:
-        raise ValueError(f"format {value['format']!r}")
-    return value
+    def close(self) -> None:
+        with self._lock:
+            self.connection.close()
 
 
 # What became of batches of elements.
@@ -461,16 +463,16 @@ class ResultLog:
         """Return the log for the next server."""
         with self._changed:
             events = list(self._kept)
-            begin, last = self.begin, self._last
         rows = {event.number: event.rows for event in events}
         texts = self.texts(events, encode)
-        return KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
+        return KeptLog(self.begin, tuple((number, rows[number], text) for number, text in texts))
 
     def take_up(self, kept: KeptLog) -> None:
         """Resume the log of an earlier server, before `append`."""
         with self._changed:
-            self.begin, self._last = kept.begin, kept.last
+            self.begin = self._last = kept.begin
             for number, rows, text in kept.events:
+                self._last = number
                 event = Event.written(number, rows, text)
                 self._kept.append(event)
                 self._rows += event.rows

@@ -1,31 +1,27 @@
 """Keep the elements in windows on disk, so that a server that was killed continues.
 
-One file of SQLite has what came in and what went out: *steps* (the elements of a request, and the
-time that had passed), emissions, and receipts of batches. All that a request did is one
-transaction. It is durable before the request is acknowledged and before readers see emissions. A
-server that starts evaluates the steps again, in order, and emits nothing of it. Steps that have
-left the longest window over their stream are dropped.
+The file of registrations has what came in and what went out, too: *steps* (the elements of a
+request, and the time that had passed), emissions, and receipts of batches. All that a request did
+is one transaction. It is durable before the request is acknowledged and before readers see
+emissions. A server that starts evaluates the steps again, in order, and emits nothing of it. Steps
+that have left the longest window over their stream are dropped.
 
 Source: https://www.sqlite.org/wal.html
 """
 
 import json
 import math
-import secrets
 import sqlite3
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from annotations.terms import Term
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.languages.rspql.rspql_query import SlidingWindow
 from tpf_server.continuous.runtime.elements.elements import Element, graph_of, in_graph
-from tpf_server.continuous.runtime.errors import ElementError, RegistrationsError
+from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.instants.csparql_query import (
     LogicalWindow,
     PhysicalWindow,
@@ -40,30 +36,13 @@ from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQue
 from tpf_server.continuous.runtime.windows.specification import Now, Range, Triples, Window
 from tpf_server.continuous.service.hosting import HostedQuery
 from tpf_server.continuous.service.result_log import (
-    TAKEN_OVER,
     KeptBatch,
-    KeptLog,
     KeptResults,
     Registration,
+    Registrations,
 )
 from tpf_server.continuous.service.streams import Running
 
-_SCHEMA: Final = """
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS owner (only INTEGER PRIMARY KEY, mark TEXT);
-INSERT OR IGNORE INTO owner VALUES (1, '');
-CREATE TABLE IF NOT EXISTS steps (
-    number INTEGER PRIMARY KEY, stream TEXT, newest INTEGER, count INTEGER, time TEXT, body BLOB
-);
-CREATE TABLE IF NOT EXISTS receipts (
-    stream TEXT, batch TEXT, accepted INTEGER, dropped INTEGER, late INTEGER
-);
-CREATE TABLE IF NOT EXISTS emissions (
-    query TEXT, number INTEGER, rows INTEGER, text TEXT, PRIMARY KEY (query, number)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS pushed (query TEXT PRIMARY KEY, after INTEGER, until INTEGER);
-COMMIT;
-"""
 _RECEIPTS: Final = 10_000
 _SECOND: Final = 1_000
 
@@ -106,12 +85,11 @@ class WindowLog:
         pending: something was not written yet.
     """
 
-    def __init__(self, path: Path, slack: int, spare: int = 100) -> None:
-        self._path = path
+    def __init__(self, registrations: Registrations, slack: int, spare: int = 100) -> None:
+        self._registrations = registrations
+        self._writing = registrations.writing
         self._spare = spare
         self._slack = slack + _SECOND
-        self._mark = secrets.token_hex(16)
-        self._lock = threading.Lock()
         self._steps: list[tuple[object, ...]] = []
         self._receipts: list[KeptBatch] = []
         self._ended: list[tuple[Registration, Running]] = []
@@ -122,44 +100,17 @@ class WindowLog:
         self.advanced: int | None = None
         self.number = 1
         self._passed: int | None = None
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path, timeout=30.0, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.executescript(_SCHEMA)
-            self._connection.execute("UPDATE owner SET mark = ?", (self._mark,))
-        except (OSError, sqlite3.Error) as error:
-            raise RegistrationsError(f"{path}: {error}") from error
 
     @property
     def pending(self) -> bool:
         """True where something was not written, because it failed."""
         return bool(self._steps or self._receipts)
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        connection = self._connection
-        with self._lock:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                if connection.execute("SELECT mark FROM owner").fetchone() != (self._mark,):
-                    raise RegistrationsError(f"{self._path}: {TAKEN_OVER}")
-                yield connection
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise RegistrationsError(f"{self._path}: {error}") from error
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-
     # ------------------------------------------------------------------------- what is kept
 
     def steps(self, least: int) -> Iterator[LoggedStep]:
         """Read all steps; the number of the next one is at least that."""
-        rows = self._connection.execute("SELECT * FROM steps ORDER BY number")
+        rows = self._registrations.connection.execute("SELECT * FROM steps ORDER BY number")
         for number, stream, newest, count, text, body in rows:
             present, advanced, *time = json.loads(text)
             self.number, self.advanced = number + 1, advanced
@@ -176,20 +127,9 @@ class WindowLog:
 
     def take_results(self) -> KeptResults:
         """Return the results of an earlier server."""
-        select = self._connection.execute
-        events: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
-        for query, number, rows, text in select("SELECT * FROM emissions ORDER BY query, number"):
-            if text is None:
-                self._oldest[query] = number
-            else:
-                events[query].append((number, rows, text))
-        logs = {}
-        for query, begin in self._oldest.items():
-            last = events[query][-1][0] if events[query] else begin
-            logs[query] = KeptLog(begin, last, tuple(events[query]))
-        batches = select("SELECT * FROM receipts ORDER BY rowid").fetchall()
-        pushed = {name: (after, until) for name, after, until in select("SELECT * FROM pushed")}
-        return logs, batches, pushed
+        results = self._registrations.take_results()
+        self._oldest = {name: log.begin for name, log in results[0].items()}
+        return results
 
     # -------------------------------------------------------------------------- what happens
 
@@ -331,10 +271,6 @@ class WindowLog:
         with self._writing() as connection:
             for table in ("steps", "receipts"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))  # noqa: S608
-
-    def close(self) -> None:
-        with self._lock:
-            self._connection.close()
 
 
 def _read(text: str) -> list[Element]:

@@ -1,8 +1,8 @@
 """What was registered is there again, or somebody hears that it is not."""
 
 import json
-import os
-import threading
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,26 @@ def service(
     )
 
 
+def kept_in(path: Path) -> list[Registration]:
+    """Read the queries as somebody who does not begin with them."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT registration FROM queries ORDER BY position").fetchall()
+    return [Registration(**json.loads(each)) for (each,) in rows]
+
+
+def changed(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
 def listed(found: ContinuousService) -> object:
     streams = [each["stream"] for each in found.streams()]
     return streams, [(each.id, each.semantics, sorted(each.streams)) for each in found.queries()]
 
 
 def test_everything_is_there_again(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "kept.json"
+    path = tmp_path / "made" / "kept.sqlite"
     first = service(path)
     assert listed(first) == ([], [])
     first.register(SELECT)
@@ -70,21 +83,45 @@ def test_everything_is_there_again(tmp_path: Path) -> None:
     assert listed(service(path)) == listed(second)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "{}", '{"format": "other", "streams": [], "queries": []}',
-     '{"format": "tpf-server registrations 1", "streams": [], "queries": [{"color": 1}]}'],
-)  # fmt: skip
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "kept.json"
-    path.write_text(text)
-    with pytest.raises(RegistrationsError, match=r"kept\.json"):
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.sqlite"
+    path.write_text("no database" * 100)
+    with pytest.raises(RegistrationsError, match=r"kept\.sqlite"):
         service(path)
-    assert path.read_text() == text
+    assert path.read_text() == "no database" * 100
+    path = tmp_path / "other.sqlite"
+    Registrations(path).save({}, [])
+    changed(path, "INSERT INTO queries VALUES (1, '{\"color\": 1}')")
+    with pytest.raises(RegistrationsError, match=r"other\.sqlite.*color"):
+        service(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"streams": [], "queries": [{"color": 1}]}']
+)
+def test_an_earlier_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    earlier = tmp_path / "kept.json"
+    earlier.write_text(text)
+    with pytest.raises(RegistrationsError, match=r"kept\.json"):
+        Registrations(tmp_path / "kept.sqlite", earlier=earlier)
+    assert earlier.read_text() == text
+
+
+def test_an_earlier_file_is_taken_over_once(tmp_path: Path) -> None:
+    earlier = tmp_path / "kept.json"
+    queries = [{"text": SELECT, "name": "q"}, {"text": PERIODIC, "semantics": None}]
+    streams = {"streams": ["<urn:s>", "<urn:t>"], "declared": {"<urn:t>": ["<urn:p>"]}}
+    earlier.write_text(json.dumps({**streams, "queries": queries}))
+    path = tmp_path / "kept.sqlite"
+    taken = [Registration(SELECT, "q"), Registration(PERIODIC)]
+    for _ in range(2):
+        registrations = Registrations(path, earlier=earlier)
+        assert registrations.load() == ({"<urn:s>": None, "<urn:t>": ["<urn:p>"]}, taken)
+        assert not earlier.exists()
 
 
 def test_a_query_that_is_refused_now_has_failed_and_the_others_run(tmp_path: Path) -> None:
-    path = tmp_path / "kept.json"
+    path = tmp_path / "kept.sqlite"
     kept = [
         Registration(SELECT.replace("SELECT ?a", "SELECT ?a (NOW() AS ?now)"), "at"),
         Registration(PERIODIC.replace("COUNT(*)", "COUNTING(")),
@@ -112,16 +149,16 @@ def test_a_query_that_is_refused_now_has_failed_and_the_others_run(tmp_path: Pat
         again.query("at").log.read(again.query("at").log.last, 0)
     # It is kept until somebody deletes it, and another may have its name then.
     again.create_stream("quiet")
-    assert len(Registrations(path).load()[1]) == 6
+    assert len(kept_in(path)) == 6
     for name in ("at", "counts", "1", "3"):
         again.delete(name)
     again.delete("2")
     assert again.register(SELECT, name="at").running.state == "running"
-    assert [each.name for each in Registrations(path).load()[1]] == ["three", "at"]
+    assert [each.name for each in kept_in(path)] == ["three", "at"]
 
 
 def test_readers_and_publishers_go_on_where_the_last_server_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "kept.json"
+    path = tmp_path / "kept.sqlite"
     triple = (Term("<urn:a>"), Term("<urn:p>"), Term("<urn:b>"))
     element = Element(1_577_836_800_000, (triple,), 1)
 
@@ -149,101 +186,58 @@ def test_readers_and_publishers_go_on_where_the_last_server_stopped(tmp_path: Pa
     with pytest.raises(UnknownEventError):
         third.query("q").log.check(three["id"])
     third.close()
-    kept = tmp_path / "kept-results.json"
-    kept.write_text("{}")
-    with pytest.raises(RegistrationsError, match=r"kept-results\.json"):
-        service(path)
-    assert service(path).query("q").running.state == "running"
 
 
 def test_a_server_stops_although_results_cannot_be_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = service(tmp_path / "kept.json")
+    path = tmp_path / "kept.sqlite"
+    found = service(path)
     found.register(SELECT)
-    (tmp_path / f".kept-results.json.{os.getpid()}").mkdir()
+    changed(path, "DROP TABLE emissions")
     found.close()
     assert "results are not kept: " in caplog.text
 
 
 def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
-    path = tmp_path / "kept.json"
+    path = tmp_path / "kept.sqlite"
     found = service(path)
     found.register(SELECT, name="kept")
-    # A folder stands where the next version is to be written.
-    (tmp_path / f".kept.json.{os.getpid()}").mkdir()
+    changed(path, "ALTER TABLE queries RENAME TO elsewhere")
     with pytest.raises(RegistrationsError):
         found.register(SELECT, name="lost")
     with pytest.raises(UnknownQueryError):
         found.query("lost")
     assert found.query("kept").running.state == "running"
-    _, queries = Registrations(path).load()
-    assert queries == [Registration(SELECT, "kept")]
+    changed(path, "ALTER TABLE elsewhere RENAME TO queries")
+    assert kept_in(path) == [Registration(SELECT, "kept")]
 
 
 def test_a_worker_that_outlives_its_server_writes_nothing_of_the_next_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "kept.json"
+    path = tmp_path / "kept.sqlite"
     orphan = service(path)
     orphan.register(SELECT, name="q")
     following = service(path)
-    with pytest.raises(RegistrationsError, match=r"kept\.json: another server has begun with it"):
+    with pytest.raises(RegistrationsError, match=r"kept\.sqlite: another server has begun with it"):
         orphan.register(SELECT, name="lost")
     following.register(SELECT, name="other")
     orphan.close()
     assert "results are not kept: " in caplog.text
-    assert not (tmp_path / "kept-results.json").exists()
     following.close()
-    assert (tmp_path / "kept-results.json").exists()
-    assert [each.name for each in Registrations(path).load()[1]] == ["q", "other"]
+    assert [each.name for each in kept_in(path)] == ["q", "other"]
+    assert set(Registrations(path).take_results()[0]) == {"q", "other"}
 
 
-def test_nobody_is_told_that_a_query_is_kept_which_the_next_server_has_not_read(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "kept.json"
-    orphan = service(path)
-    orphan.register(SELECT, name="q")
-    registrations = Registrations(path)
-    read, told = registrations.load, []
-
-    def load() -> Any:
-        found = read()
-
-        def register() -> None:
-            try:
-                orphan.register(SELECT, name="late")
-            except RegistrationsError as error:
-                told.append(str(error))
-
-        # It waits until what it is to be kept in is free; the queries have been read by then.
-        late = threading.Thread(target=register)
-        waiting.append(late)
-        late.start()
-        late.join(0.2)
-        return found
-
-    waiting: list[threading.Thread] = []
-    registrations.load = load  # type: ignore[method-assign]
-    following = service(path, registrations)
-    waiting[0].join()
-    assert told == [f"{path}: another server has begun with it"]
-    assert [each.id for each in following.queries()] == ["q"]
-    assert [each.name for each in registrations.load()[1]] == ["q"]
-
-
-def test_a_server_that_another_one_overtakes_leaves_the_results_to_that_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "kept.json"
+def test_a_server_that_another_one_overtakes_leaves_all_to_that_one(tmp_path: Path) -> None:
+    path = tmp_path / "kept.sqlite"
     first = service(path)
     first.register(SELECT, name="q")
     first.close()
-    slow = Registrations(path)
-    slow.take()
-    following = Registrations(path)
-    following.take()
-    assert slow.take_results() == ({}, [], {})
-    assert "results are not taken up: " in caplog.text
+    slow, following = Registrations(path), Registrations(path)
+    for write in (slow.take_results, lambda: slow.save({}, [])):
+        with pytest.raises(RegistrationsError, match="another server has begun with it"):
+            write()
+    assert [each.name for each in following.load()[1]] == ["q"]
     assert set(following.take_results()[0]) == {"q"}

@@ -103,9 +103,9 @@ class Run:
         )
         registrations = windows = None
         if self.folder is not None:
-            registrations = Registrations(self.folder / "kept.json")
+            registrations = Registrations(self.folder / "kept.sqlite", steps=True)
             slack = self.lateness + (self.policies.ahead + self.policies.delay if by_clock else 0)
-            windows = WindowLog(self.folder / "kept.sqlite", slack, spare=3)
+            windows = WindowLog(registrations, slack, spare=3)
         self.service = ContinuousService(
             engine, self.clock, self.policies, registrations, windows=windows
         )
