@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.tpf_server.continuous.service.test_web import NDJSON, ROOT, TOKEN, Site
-from tpf_server.continuous.runtime.elements.elements import canonical_term
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
 from tpf_server.continuous.runtime.records import record_reading
-from tpf_server.continuous.runtime.records import records as records_module
 from tpf_server.continuous.runtime.records.records import RecordFeed
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.service import streams
@@ -425,30 +423,6 @@ def test_predicates_go_with_their_ways_in(monkeypatch: pytest.MonkeyPatch) -> No
         assert site.session.delete(each["url"], headers=TOKEN).ok
     assert site.session.delete(f"{ROOT}/streams/streams%2Fs", headers=TOKEN).ok
     check()
-
-
-def test_terms_that_nobody_takes_are_remembered_with_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(records_module, "_KNOWN", 10_000)
-    looked = []
-
-    def look(text: str) -> Any:
-        looked.append(text)
-        return canonical_term(text)
-
-    monkeypatch.setattr(records_module, "canonical_term", look)
-    site = started("ranked")
-    for number, (length, times, new) in enumerate(
-        [(20, 50, 50), (20, 50, 0), (500, 50, 50), (500, 50, 50), (500, 10, 10), (500, 10, 0)]
-    ):
-        texts = pa.array([f'"{"é" * length}\\n{n}"' for n in range(times)])
-        body = written(records(times, 50 * number, **{"urn:z": texts}))
-        looked.clear()
-        assert push(site, body).json()["accepted"] == times
-        assert len(looked) == new
-        (feed,) = site.service._streams._feeds.values()
-        assert sum(len(text) + 64 for text in feed._terms) <= 10_000
 
 
 def test_a_stream_that_was_deleted_is_another_one() -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tpf_client.dataflow.changes import TermId
 from tpf_client.sparql.expressions.inlined import (
@@ -26,11 +25,6 @@ from tpf_server.continuous.runtime.elements.elements import EARLIEST, LATEST
 from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.plans.column_expressions import Column
 
-# IRIs and literals of which `canonical_term` says that they are what they look like.
-_SIMPLE: Final = (
-    r'^(?:<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*>'
-    r'|"[ !#-\[\]-~\x{a0}-\x{d7ff}\x{e000}-\x{fffd}]*"(?:@[a-z]{2,3})?)$'
-)
 _SHOWN: Final = 200
 """Characters that errors show of the name or the type of a column."""
 _SECOND: Final = 1_000_000
@@ -209,16 +203,6 @@ def _of_strings(
         return [terms[position] for position in indexes.tolist()]
     hold(terms)
     return cells
-
-
-def odd_terms(column: pa.Array) -> list[str]:
-    """Return the texts of a column that need a full check, also for a missing one."""
-    different = column.unique()
-    simple = pc.match_substring_regex(different, _SIMPLE)
-    odd: list[str] = different.filter(
-        pc.invert(simple), null_selection_behavior="emit_null"
-    ).to_pylist()
-    return odd
 
 
 def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:

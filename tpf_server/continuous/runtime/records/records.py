@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import repeat
 from numbers import Integral
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from tpf_client.sparql.expressions.inlined import MOST_SERIAL
 from tpf_server.continuous.runtime.elements.elements import (
     EARLIEST,
     LATEST,
-    canonical_term,
     milliseconds,
 )
 from tpf_server.continuous.runtime.errors import ElementError
@@ -29,10 +28,7 @@ from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
 from tpf_server.continuous.runtime.records.record_columns import (
     column_cells,
     encoded_column,
-    is_text,
-    known_terms,
     milliseconds_of,
-    odd_terms,
     whole_numbers,
 )
 from tpf_server.continuous.runtime.records.record_reading import (
@@ -45,10 +41,6 @@ from tpf_server.continuous.runtime.windows.streams import ElementStream
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 _Cells = Column | list[TermId]
-_KNOWN: Final = 8_000_000
-"""Bytes of the texts that are known to be terms."""
-_TEXT: Final = 64
-"""Bytes that a text takes at least, beside its own."""
 
 
 class RecordFeed:
@@ -81,8 +73,6 @@ class RecordFeed:
         self._prefix = subjects
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._batch: list[list[TermId]] = []
-        self._terms: set[str] = set()
-        self._remembered = 0
         self._deliverer: tuple[int, Callable[..., int]] | None = None
 
     def push(
@@ -140,43 +130,23 @@ class RecordFeed:
             done = 0 if plans is None else self._fuse(plans, columns, times)
             if done < len(times):
                 self._engine.settle()
-                rest = [
-                    cells if cells is None or isinstance(cells, list) else cells.tolist()
-                    for cells in columns
+                self._batch = rest = [
+                    each if isinstance(each, list) else each.tolist() for each in columns
                 ]
                 instants = times.tolist()
                 while done < len(instants) and self._goes_on():
-                    for index in self._wanted():
-                        if rest[index] is None:
-                            name, column = (
-                                values.schema.names[index],
-                                values.columns[index],
-                            )
-                            rest[index] = encoded_column(name, column, self.value, self._encode)
-                    self._batch = [each for each in rest if each is not None]
-                    some = [None if each is None else each[done:] for each in rest]
-                    done += self._deliver(some, instants[done:])
+                    done += self._deliver([each[done:] for each in rest], instants[done:])
         finally:
             self._batch = []
         return int(times.max())
 
-    def _columns(self, subjects: pa.Array, values: pa.RecordBatch) -> list[_Cells | None]:
-        """Return the integers of a batch; nothing else holds its terms before they arrive.
-
-        `None` for columns that nobody takes: they need only be terms.
-        """
-        taken = self._wanted()
+    def _columns(self, subjects: pa.Array, values: pa.RecordBatch) -> list[_Cells]:
+        """Return the integers of a batch; nothing else holds its terms before they arrive."""
         known_term, hold = self._dictionary.find, self._batch.append
-        columns: list[_Cells | None] = []
-        for index, (name, column) in enumerate(
-            zip(values.schema.names, values.columns, strict=True)
-        ):
-            if index not in taken and is_text(column):
-                self._check_terms(name, column)
-                columns.append(None)
-            else:
-                cells = column_cells(name, column, self.value, self._encode, known_term, hold)
-                columns.append(cells)
+        columns = [
+            column_cells(name, column, self.value, self._encode, known_term, hold)
+            for name, column in zip(values.schema.names, values.columns, strict=True)
+        ]
         # The subject comes last, so that its place, -1, is the place in this list too.
         columns.append(self._subjects(subjects))
         self._batch += [each for each in columns if isinstance(each, list)]
@@ -188,13 +158,7 @@ class RecordFeed:
             return None
         return self._stream.shape(self._predicates)
 
-    def _wanted(self) -> set[int]:
-        shape = self._shape()
-        if shape is None:
-            return {*range(len(self._predicates))}
-        return {index for _, indexes in shape for index in indexes if index >= 0}
-
-    def _fuse(self, plans: FusedStream, columns: Sequence[_Cells | None], times: Column) -> int:
+    def _fuse(self, plans: FusedStream, columns: Sequence[_Cells], times: Column) -> int:
         try:
             subjects = np.asarray(columns[-1], np.int64)
             cells = {
@@ -207,27 +171,6 @@ class RecordFeed:
             return 0
         rows = FusedRows(times, subjects, cells)
         return self._engine.fuse(plans, self._stream, rows, len(self._predicates))
-
-    def _check_terms(self, name: str, column: pa.Array) -> None:
-        new = set(odd_terms(column)) - self._terms
-        try:
-            for text in new:
-                canonical_term(text)
-        except (ElementError, TypeError):
-            # Which record it is.
-            known_terms(name, column, self._look)
-            raise
-        size = sum(map(len, new)) + _TEXT * len(new)
-        if self._remembered + size > _KNOWN:
-            self._terms.clear()
-            self._remembered = 0
-        if size <= _KNOWN:
-            self._terms |= new
-            self._remembered += size
-
-    def _look(self, text: str) -> TermId:
-        canonical_term(text)
-        return 0
 
     def _subject(self, subject: object) -> TermId:
         if isinstance(subject, str):

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.runtime.elements.elements import canonical_term
 from tpf_server.continuous.runtime.errors import ElementError
-from tpf_server.continuous.runtime.records.record_columns import encoded_column, odd_terms
+from tpf_server.continuous.runtime.records.record_columns import encoded_column
 from tpf_server.continuous.runtime.semantics import PAPER
 
 NAMES = ["urn:x", "urn:k", "urn:n", "urn:t"]
@@ -174,30 +173,6 @@ def test_columns_that_fit_are_not_taken_value_by_value():
         slow = [engine.record_feed("urn:s", []).value(each) for each in array.to_pylist()]
         assert found == slow
     assert asked == ['"a"', '"b"']
-
-
-TEXTS = st.lists(
-    st.text(max_size=6)
-    | st.sampled_from(
-        ['"a"', '"b"@en', '"b"@EN', "<urn:c>", "<c>", '"\\u00e9"', '"\n"', "_:b", '""']
-    )
-    | st.builds('"{}"'.format, st.text(max_size=4))
-    | st.builds("<urn:{}>".format, st.text(max_size=4)),
-    max_size=5,
-)
-
-
-@examples(150)
-@given(TEXTS)
-def test_what_is_seen_to_be_a_term_at_a_glance_is_one(texts):
-    whole = [
-        each for each in texts if each.isascii() or each.encode("utf-8", "ignore").decode() == each
-    ]
-    odd = odd_terms(pa.array(whole, pa.string()))
-    for each in set(whole) - set(odd):
-        assert canonical_term(each) == each
-    assert set(odd) <= set(whole)
-    assert not odd_terms(pa.array(['"a b"', "<urn:x>", '"x"@en', '"é"']))
 
 
 def test_terms_that_are_known_are_not_looked_at_again():
