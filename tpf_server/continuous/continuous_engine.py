@@ -20,7 +20,7 @@ from tpf_server.continuous.runtime.elements.elements import (
 )
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
-from tpf_server.continuous.runtime.instants.instant_queries import InstantQueries, InstantSettings
+from tpf_server.continuous.runtime.instants.instant_queries import InstantSettings
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.instants.periodic_query import AnswerCallback, PeriodicQuery
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
@@ -28,9 +28,7 @@ from tpf_server.continuous.runtime.records.records import RecordFeed
 from tpf_server.continuous.runtime.semantics import EngineLimits, EngineSettings, Semantics
 from tpf_server.continuous.runtime.tick_engine import TickEngine
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.runtime.windows.matchers import EncodedTriple
 from tpf_server.continuous.runtime.windows.specification import NEVER
-from tpf_server.continuous.runtime.windows.streams import ElementStream
 
 _SETTINGS: Final = EngineSettings()
 _LIMITS: Final = EngineLimits()
@@ -47,9 +45,6 @@ class Engine(TickEngine):
     Args:
         settings: how it treats elements and queries.
         instants: how queries in C-SPARQL and RSP-QL are evaluated.
-
-    Attributes:
-        instants: the queries that answer at instants.
     """
 
     def __init__(
@@ -58,15 +53,12 @@ class Engine(TickEngine):
         limits: EngineLimits = _LIMITS,
         instants: InstantSettings = _INSTANTS,
     ) -> None:
-        super().__init__(settings, limits)
-        self.instants = InstantQueries(
-            self, instants, skip_idle=settings.skip_idle, made=self._made_at_instant
-        )
+        super().__init__(settings, limits, instants)
 
     @property
     def time(self) -> int | None:
         """The newest instant that elements or `advance` told; ``None`` before the first element."""
-        newest = max(self.front, self.instants.newest)
+        newest = max(self.front, self.instants.times.newest)
         return None if newest == NEVER else newest
 
     @property
@@ -77,7 +69,7 @@ class Engine(TickEngine):
     @present.setter
     def present(self, present: int | None) -> None:
         self._limit = -NEVER if present is None else present
-        self.instants.set_present(present)
+        self.instants.times.present = present
 
     @property
     def semantics(self) -> Semantics:
@@ -87,7 +79,7 @@ class Engine(TickEngine):
     @property
     def late(self) -> int:
         """Elements that came after an answer at an instant that should have seen them."""
-        return self.instants.late
+        return self.instants.readers.late
 
     # ----------------------------------------------------------------------------- queries
 
@@ -172,9 +164,9 @@ class Engine(TickEngine):
             # Without any they were not told the time.
             for each in self.streams.values():
                 if each.latest != NEVER:
-                    self.instants.pass_by(each.name, each.latest)
+                    self.instants.times.came(each.name, each.latest)
             if self._told is not None:
-                self.instants.tell(self._told)
+                self.instants.times.tell(self._told)
         registered = self.instants.start(name, query, callback)
         self._begun(registered)
         return registered
@@ -190,7 +182,7 @@ class Engine(TickEngine):
     def explain(self, query: str | CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query in C-SPARQL, as written and after the rules."""
         parsed = parse_csparql(query, self.base) if isinstance(query, str) else query
-        return self.instants.explain(parsed)
+        return self.instants.planner.explain(parsed)
 
     def start(
         self,
@@ -250,12 +242,12 @@ class Engine(TickEngine):
         if registered.query.query.form not in ("CONSTRUCT", "DESCRIBE"):
             raise UnsupportedContinuousQueryError("only CONSTRUCT or DESCRIBE can feed a stream")
         name, reads = registered.name, registered.reads
-        self.instants.link(name, target, reads, may_feed_itself=False)
+        self.instants.timetable.link(name, target, reads)
         registered.stream = target
 
     def _forget_failed(self, registered: RegisteredQuery) -> None:
         self._plans.drop_idle()
-        self.instants.unlink(registered.name)
+        self.instants.timetable.unlink(registered.name)
 
     def _let_go(self, registered: RegisteredQuery | PeriodicQuery) -> None:
         if isinstance(registered, PeriodicQuery):
@@ -263,7 +255,7 @@ class Engine(TickEngine):
             return
         self.settle()
         self._plans.remove(registered)
-        self.instants.unlink(registered.name)
+        self.instants.timetable.unlink(registered.name)
 
     def abandon(self) -> None:
         super().abandon()
@@ -286,8 +278,9 @@ class Engine(TickEngine):
             ElementError: a predicate is no IRI.
             EngineLimitError: queries read others in it.
         """
-        declared = [canonical_term(self.name(each)) for each in predicates]
-        self.instants.declare(self.name(stream), declared)
+        declared = frozenset([canonical_term(self.name(each)) for each in predicates])
+        read = self.instants.readers.read(self.name(stream))
+        self.instants.declarations.declare(self.name(stream), declared, read=read)
 
     def push(
         self,
@@ -328,39 +321,9 @@ class Engine(TickEngine):
         else:
             self._tick(found, triples, at)
 
-    def wants_elements(self, stream: ElementStream) -> bool:
-        instants = self.instants
-        return self.reorders or (bool(instants.queries) and instants.looks_at(stream.name))
-
     def delete_stream(self, name: str) -> None:
         super().delete_stream(name)
         self.instants.declarations.declared.pop(self.name(name), None)
-
-    def _deliver(
-        self,
-        stream: ElementStream,
-        triples: list[EncodedTriple],
-        at: int,
-        graph: Term | None = None,
-    ) -> None:
-        """Let queries answer for what was before an element, then let it in everywhere."""
-        instants = self.instants
-        if instants.queries:
-            self.arriving.append(triples)
-            try:
-                instants.arrive(stream.name, triples, at, graph)
-            finally:
-                self.arriving.pop()
-        if self._plans.plans or not instants.queries:
-            self._tick(stream, triples, at)
-
-    def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
-        self.instants.declarations.check_triples(stream, triples)
-
-    def _made_at_instant(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
-        """Let in what a query has made that answers at instants, and has let in itself."""
-        if self._plans.plans:
-            self._tick(self.create_stream(stream), triples, at)
 
     def advance(self, timestamp: int | datetime) -> None:
         """Let time pass without an arrival: all elements until then have come.

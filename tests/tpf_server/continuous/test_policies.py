@@ -351,7 +351,7 @@ def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, sel
     for query in (modest, joined):
         query.close()
     assert not len(engine.instants._evaluations)
-    assert not len(engine.instants._readers.windows)
+    assert not len(engine.instants.readers.windows)
     assert not len(engine.instants._tables)
 
 
@@ -380,7 +380,7 @@ def test_a_product_of_static_patterns_is_refused_in_stepped_windows(body, langua
         register(engine, text)
     assert not engine.queries
     assert not len(engine.instants._evaluations)
-    assert not len(engine.instants._readers.windows)
+    assert not len(engine.instants.readers.windows)
     assert not len(engine.instants._tables)
 
 

@@ -22,6 +22,7 @@ from tpf_server.continuous.runtime.errors import (
     ended_by,
 )
 from tpf_server.continuous.runtime.forgetting import Forgetting
+from tpf_server.continuous.runtime.instants.instant_queries import InstantQueries, InstantSettings
 from tpf_server.continuous.runtime.plans.fused_plan import FusedRows
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
 from tpf_server.continuous.runtime.plans.plan import Plan
@@ -277,9 +278,12 @@ class TickEngine(QueryEngine):
         reorders: elements wait for late ones.
         abandoned: no more elements are to come, because the engine is about to be closed.
         ticking: plans that are checked between elements, too.
+        instants: the queries that answer at instants.
     """
 
-    def __init__(self, settings: EngineSettings, limits: EngineLimits) -> None:
+    def __init__(
+        self, settings: EngineSettings, limits: EngineLimits, instants: InstantSettings
+    ) -> None:
         super().__init__(settings, limits)
         self.front = NEVER
         self._limit = -NEVER
@@ -315,6 +319,9 @@ class TickEngine(QueryEngine):
         self._until_housekeeping = 1
         self._records: WeakSet[object] = WeakSet()
         self.static.on_change(self._changing)
+        self.instants = InstantQueries(
+            self, instants, skip_idle=settings.skip_idle, made=self._made_at_instant
+        )
 
     def _changing(self, change: GraphChange) -> Callable[[], None]:
         finishing = self._plans.changing(change)
@@ -454,11 +461,11 @@ class TickEngine(QueryEngine):
 
     def wants_elements(self, stream: ElementStream) -> bool:
         """True where records of a stream must come as elements, one by one."""
-        raise NotImplementedError
+        instants = self.instants
+        return self.reorders or (bool(instants.queries) and instants.looks_at(stream.name))
 
     def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
-        """Check the predicates of an element that a query made."""
-        raise NotImplementedError
+        self.instants.declarations.check_triples(stream, triples)
 
     def _deliver(
         self,
@@ -467,7 +474,21 @@ class TickEngine(QueryEngine):
         at: int,
         graph: Term | None = None,
     ) -> None:
-        raise NotImplementedError
+        """Let queries answer for what was before an element, then let it in everywhere."""
+        instants = self.instants
+        if instants.queries:
+            self.arriving.append(triples)
+            try:
+                instants.arrive(stream.name, triples, at, graph)
+            finally:
+                self.arriving.pop()
+        if self._plans.plans or not instants.queries:
+            self._tick(stream, triples, at)
+
+    def _made_at_instant(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
+        """Let in what a query has made that answers at instants, and has let in itself."""
+        if self._plans.plans:
+            self._tick(self.create_stream(stream), triples, at)
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
         """Prepare the windows for an element, after `reach`; False: it is too late.

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +46,7 @@ from tpf_server.continuous.runtime.errors import (
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.runtime.instants.drawing import drawn
 from tpf_server.continuous.runtime.instants.instant_queries import InstantSettings
-from tpf_server.continuous.runtime.instants.periodic_query import Pace, PeriodicQuery, Widen
+from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
 from tpf_server.continuous.runtime.instants.rules import RULES, RULES_ON_SPARK
 from tpf_server.continuous.runtime.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
@@ -271,13 +270,12 @@ class StreamReplay:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """Counts of a replay; `widened`: queries whose steps had grown in the end, and why."""
+    """Counts of a replay."""
 
     elements: int
     malformed: int
     late: int
     answers: int
-    widened: Sequence[str] = ()
 
 
 # Lines of CQELS-QL: ``number of the arrival<TAB>query<TAB>values``, these with spaces between them;
@@ -316,14 +314,8 @@ def run_native(
     else:
         steps = _pushed(files, engine.name, push)
     played, malformed = _play(engine, started, replay, steps, output)
-    widened = [
-        f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
-        f"end: {each.every}"
-        for each in engine.queries.values()
-        if isinstance(each, PeriodicQuery) and each.instants != each.query.instants
-    ]
     late, answers = engine.dropped + engine.late, sum(each.emitted for each in started)
-    return _Played(played, malformed + len(refused), late, answers, widened)
+    return _Played(played, malformed + len(refused), late, answers)
 
 
 def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
@@ -527,10 +519,6 @@ def run(
     engine: Annotated[
         _EngineName, typer.Option(help="spark: for C-SPARQL only")
     ] = _EngineName.NATIVE,
-    widen_steps: Annotated[
-        Widen,
-        typer.Option(help="whose steps grow while evaluations take longer than they, in C-SPARQL"),
-    ] = Widen.NEVER,
     report: Annotated[
         str, typer.Option(help="when queries in RSP-QL answer that do not say it")
     ] = str(WINDOW_CLOSE),
@@ -582,8 +570,6 @@ def run(
         _check(policy, _POLICIES)
         if engine is _EngineName.SPARK and policy != CSPARQL:
             raise typer.BadParameter("only C-SPARQL runs on Spark")
-        if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is _EngineName.SPARK):
-            raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
         settings = EngineSettings(
             semantics=SEMANTICS.get(policy, CQELS),
             lateness=lateness if policy in SEMANTICS else 0,
@@ -600,7 +586,6 @@ def run(
         instants = InstantSettings(
             lateness=lateness,
             rules=RULES_ON_SPARK if engine is _EngineName.SPARK else RULES,
-            pace=None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps),
         )
         native = replay.engine(settings, instants)
         if explain:
@@ -613,8 +598,6 @@ def run(
             assert not isinstance(out, ArrowFile)
             with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
                 played = _run_on_spark(replay, native, out, work or temporary, master)
-        for each in played.widened:
-            typer.echo(each, err=True)
         _report(played, late)
 
 

@@ -456,9 +456,7 @@ class Hosting:
         executed = executor.start(query, deliver, name=name)
         if executed.stream is not None:
             try:
-                self._engine.instants.link(
-                    name, executed.stream, executed.reads, may_feed_itself=False
-                )
+                self._engine.instants.timetable.link(name, executed.stream, executed.reads)
             except UnsupportedContinuousQueryError:
                 executed.close()
                 raise
@@ -466,7 +464,7 @@ class Hosting:
 
     def remove(self, hosted: HostedQuery) -> None:
         hosted.running.close()
-        self._engine.instants.unlink(hosted.id)
+        self._engine.instants.timetable.unlink(hosted.id)
         del self.queries[hosted.id]
         hosted.log.close(UnknownQueryError(f"query {hosted.id!r} was deleted"))
         hosted.log.discard()

@@ -118,7 +118,7 @@ class SharedStreams:
         if newest is not None:
             self._newest = newest if self._newest is None else max(self._newest, newest)
             if self._engine.instants.queries:
-                self._engine.instants.pass_by(stream, newest)
+                self._engine.instants.times.came(stream, newest)
         return True
 
     def _feed(self, stream: Term, predicates: tuple[Term, ...]) -> RecordFeed:

@@ -516,6 +516,11 @@ class InstantQueries:
     Attributes:
         queries: those that run, by name.
         abandoned: nothing more is answered, because the engine is about to be closed.
+        declarations: the predicates of streams.
+        planner: makes and explains their evaluations.
+        readers: them by the streams that they read.
+        times: the progress of streams.
+        timetable: their next instants, and which streams are made of which.
     """
 
     def __init__(
@@ -541,28 +546,14 @@ class InstantQueries:
         context = EvaluationContext(
             self._tables, self._dictionary, engine.environment, engine.limits.join_rows
         )
-        self._planner = EvaluationPlanner(
+        self.planner = EvaluationPlanner(
             context, self._evaluations, self.declarations, settings.rules
         )
-        self._readers = StreamReaders(self._evaluations, self._planner, engine.limits.window_rows)
-        self._times = StreamTimes(settings.lateness, settings.patience)
-        self._timetable = Timetable(self._times, self.queries)
+        self.readers = StreamReaders(self._evaluations, self.planner, engine.limits.window_rows)
+        self.times = StreamTimes(settings.lateness, settings.patience)
+        self.timetable = Timetable(self.times, self.queries)
         self._graph_names = self._static.names
         self._static.on_change(self._changing)
-
-    @property
-    def newest(self) -> int:
-        """The newest instant; `NEVER` before the first element."""
-        return self._times.newest
-
-    @property
-    def late(self) -> int:
-        """Elements that came after an answer that should have seen them."""
-        return self._readers.late
-
-    def set_present(self, present: int | None) -> None:
-        """Say what time it is: then an element moves only queries over its stream alone."""
-        self._times.present = present
 
     def _changing(self, change: GraphChange) -> Callable[[], None]:
         self._tables.ask(change)
@@ -576,7 +567,7 @@ class InstantQueries:
                 self._graph_names = self._static.names
                 ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
                 for evaluation, query in ranging.items():
-                    self._planner.plan_anew(evaluation, query)
+                    self.planner.plan_anew(evaluation, query)
             self._forgetting.sweep_where_due()
 
         return finish
@@ -584,8 +575,8 @@ class InstantQueries:
     def let_go(self, registered: PeriodicQuery) -> None:
         """Let go of what a query holds that has ended."""
         del self.queries[registered.name]
-        self._timetable.remove(registered)
-        self._readers.remove(registered)
+        self.timetable.remove(registered)
+        self.readers.remove(registered)
         if self._settings.pace is not None:
             self._settings.pace.remove(registered)
 
@@ -593,15 +584,7 @@ class InstantQueries:
 
     def looks_at(self, stream: Term) -> bool:
         """True where elements of a stream, or their times, matter to a query."""
-        return self._readers.read(stream) or self._timetable.follows(stream)
-
-    def tell(self, at: int) -> None:
-        """Note that all elements up to an instant have come."""
-        self._times.tell(at)
-
-    def pass_by(self, stream: Term, at: int) -> None:
-        """Note the time of a stream that no query looks at."""
-        self._times.came(stream, at)
+        return self.readers.read(stream) or self.timetable.follows(stream)
 
     def arrive(
         self,
@@ -611,13 +594,13 @@ class InstantQueries:
         graph: Term | None = None,
     ) -> None:
         """Take an encoded element, and the name of its graph."""
-        self._times.came(stream, at)
+        self.times.came(stream, at)
         # Evaluations may let go of terms, and of queries.
         self._arriving.append(triples)
         try:
             self._announce(stream, at)
-            if self._timetable.pass_on(stream):
-                self._evaluate(self._timetable.due(at))
+            if self.timetable.pass_on(stream):
+                self._evaluate(self.timetable.due(at))
             self._forgetting.sweep_where_due()
         finally:
             self._arriving.pop()
@@ -625,7 +608,7 @@ class InstantQueries:
 
     def _announce(self, stream: Term, at: int) -> None:
         due: list[tuple[int, Trigger]] = []
-        for trigger in tuple(self._readers.following.of(stream)):
+        for trigger in tuple(self.readers.following.of(stream)):
             instant = trigger.passed(at)
             if instant is not None:
                 due.append((instant, trigger))
@@ -637,7 +620,7 @@ class InstantQueries:
 
     def _look(self, trigger: Trigger) -> None:
         for registered in trigger.queries:
-            self._timetable.look(registered)
+            self.timetable.look(registered)
 
     def _report(self, trigger: Trigger, at: int) -> None:
         """Answer the queries of a trigger that arrivals moved, as far as there is something new."""
@@ -654,25 +637,25 @@ class InstantQueries:
             if registered.changed:
                 self._answer(registered, instant)
             elif not registered.evaluation.joined:
-                self._readers.join(registered)
-        self._readers.reported(trigger)
+                self.readers.join(registered)
+        self.readers.reported(trigger)
 
     def _enter(
         self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
     ) -> None:
-        if not self._readers.read(stream):
+        if not self.readers.read(stream):
             return
         self._arriving.append(triples)
         try:
-            for registered in self._timetable.idle(stream):
-                self._timetable.begin(registered, at)
-            quads = self._with_graph(triples, graph) if self._readers.needs_graphs(stream) else ()
-            occurrences = self._readers.arrive(stream, triples, at, quads)
-            number = self._readers.arrivals
-            for trigger in tuple(self._readers.following.of(stream)):
+            for registered in self.timetable.idle(stream):
+                self.timetable.begin(registered, at)
+            quads = self._with_graph(triples, graph) if self.readers.needs_graphs(stream) else ()
+            occurrences = self.readers.arrive(stream, triples, at, quads)
+            number = self.readers.arrivals
+            for trigger in tuple(self.readers.following.of(stream)):
                 if trigger.came(stream, at, number):
                     self._look(trigger)
-            for trigger in self._readers.due(stream, occurrences):
+            for trigger in self.readers.due(stream, occurrences):
                 self._report(trigger, at)
         finally:
             self._arriving.pop()
@@ -688,18 +671,18 @@ class InstantQueries:
 
     def advance(self, at: int) -> None:
         """Evaluate what is due up to an instant; all elements until then have come."""
-        self._times.tell(at)
-        for registered in self._timetable.idle():
+        self.times.tell(at)
+        for registered in self.timetable.idle():
             if self._settings.eager or not registered.query.streams:
-                self._timetable.begin(registered, at - self._settings.lateness)
-        if self._timetable.pass_on():
-            self._evaluate(self._timetable.due())
+                self.timetable.begin(registered, at - self._settings.lateness)
+        if self.timetable.pass_on():
+            self._evaluate(self.timetable.due())
         self._forgetting.sweep_where_due()
 
     def finish(self) -> None:
         """Evaluate until every query has seen the last element."""
-        if self.newest != NEVER:
-            self._evaluate(self._timetable.due_until_end(self.newest))
+        if self.times.newest != NEVER:
+            self._evaluate(self.timetable.due_until_end(self.times.newest))
 
     # -------------------------------------------------------------------------- evaluation
 
@@ -712,9 +695,9 @@ class InstantQueries:
     def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
         following = registered.trigger.due_after(at)
         if following is None:
-            self._timetable.rest(registered)
+            self.timetable.rest(registered)
         else:
-            self._timetable.plan(registered, following)
+            self.timetable.plan(registered, following)
         pace = self._settings.pace
         begun = 0.0 if pace is None else pace.seconds()
         if registered.trigger.holds(at):
@@ -723,7 +706,7 @@ class InstantQueries:
             pace.evaluated(registered, pace.seconds() - begun)
         idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
         if idle and not registered.trigger.decides and registered.state == "running":
-            self._timetable.rest(registered)
+            self.timetable.rest(registered)
             if pace is not None:
                 pace.rest(registered)
 
@@ -738,7 +721,7 @@ class InstantQueries:
             return
         if answer is None:
             return
-        self._readers.answered(registered, at)
+        self.readers.answered(registered, at)
         registered.emitted += 1
         try:
             registered.take(answer)
@@ -770,7 +753,7 @@ class InstantQueries:
 
     def holders(self) -> Iterable[object]:
         evaluations = [each.evaluation for each in self.queries.values()]
-        return evaluations, self._readers.windows, self._tables
+        return evaluations, self.readers.windows, self._tables
 
     def static_holders(self) -> Iterable[object]:
         for table in self._tables:
@@ -790,19 +773,19 @@ class InstantQueries:
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
-        evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
+        evaluation, question = self.planner.evaluation(query, self.readers.arrivals)
         backlog = self._engine.limits.backlog
         registered = PeriodicQuery(
             name, query, (evaluation, question), callback, backlog, self._engine.drop
         )
         try:
-            self._timetable.add(registered)
+            self.timetable.add(registered)
         except UnsupportedContinuousQueryError:
             evaluation.leave(question)
             if not evaluation.owners:
                 evaluation.close()
             raise
-        self._readers.add(registered)
+        self.readers.add(registered)
         if self._settings.pace is not None:
             self._settings.pace.add(registered)
         self.queries[name] = registered
@@ -810,8 +793,8 @@ class InstantQueries:
 
     def ask(self, query: CsparqlQuery) -> PeriodicAnswer:
         """Answer a query without streams, once."""
-        evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
-        at = max(self.newest, 0)
+        evaluation, question = self.planner.evaluation(query, self.readers.arrivals)
+        at = max(self.times.newest, 0)
         if says_now(query.query):
             evaluation.plan_at(at)
         try:
@@ -821,35 +804,3 @@ class InstantQueries:
             evaluation.leave(question)
             if not evaluation.owners:
                 evaluation.close()
-
-    def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
-        """The operators of a query, as written and after the rules."""
-        return self._planner.explain(query)
-
-    def link(
-        self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool = True
-    ) -> None:
-        """Declare that others make a stream from streams, for order and cycles.
-
-        Args:
-            name: for `unlink`.
-            made: the IRI of the stream.
-            reads: the IRIs of its origins.
-            may_feed_itself: it may be among its origins.
-
-        Raises:
-            UnsupportedContinuousQueryError: a query would feed itself.
-        """
-        self._timetable.link(name, made, reads, may_feed_itself=may_feed_itself)
-
-    def unlink(self, name: str) -> None:
-        """Undo `link`."""
-        self._timetable.unlink(name)
-
-    def declare(self, stream: Term, predicates: Iterable[Term]) -> None:
-        """Declare all predicates of a stream; elements with others are refused.
-
-        Raises:
-            EngineLimitError: queries read others in it.
-        """
-        self.declarations.declare(stream, frozenset(predicates), read=self._readers.read(stream))

@@ -236,9 +236,14 @@ class Timetable:
                 del self._timelines[timeline.streams]
                 self._moved_by.discard(timeline.streams.seen, timeline)
 
-    def link(self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool) -> None:
+    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+        """Declare that others make a stream from streams, for order; `name` is for `unlink`.
+
+        Raises:
+            UnsupportedContinuousQueryError: a query would feed itself.
+        """
         reads = frozenset(reads)
-        if not may_feed_itself and made in self._feeding.streams_from(reads).seen:
+        if made in self._feeding.streams_from(reads).seen:
             raise UnsupportedContinuousQueryError(f"{name} would feed itself through its streams")
         self._feeding.link(name, made, reads)
         try:

@@ -1,9 +1,7 @@
 """Steps grow while evaluations are slow and shrink again, by a fake stopwatch."""
 
-import io
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -25,7 +23,6 @@ from tests.tpf_server.continuous.service.test_web import EPOCH, ROOT, Site, elem
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.periodic_query import MOST_FACTOR, Pace, Widen
-from tpf_server.continuous.service.cli import StreamReplay, run_native
 
 QUERY = "REGISTER QUERY {} AS SELECT ?x FROM STREAM <urn:s> [RANGE 3s STEP 1s] {{ ?x <urn:p> ?y }}"
 
@@ -142,28 +139,6 @@ def test_fewer_answers_and_none_that_is_another(random: Random) -> None:
         }
         # Where the last step is wider, one more answer lies after all others.
         assert all(at in every or at > max(every, default=0) for at in some)
-
-
-def test_from_the_command(tmp_path: Path) -> None:
-    stream = tmp_path / "s.tsv"
-    stream.write_text("".join(f"{1000 * n}\t<urn:{n}>\t<urn:p>\t<urn:o>\n" for n in range(20)))
-    worked = Worked()
-
-    class Output(io.StringIO):
-        def writelines(self, lines: Any) -> None:
-            super().writelines(lines)
-            worked.seconds += 1.2
-
-    output = Output()
-    replay = StreamReplay([QUERY.format("busy")], [("urn:s", stream)])
-    engine = replay.engine(instants=InstantSettings(pace=Pace(worked, Widen.ALL)))
-    done = run_native(replay, engine, output)
-    at = sorted({int(line.split("\t")[0]) // 1000 for line in output.getvalue().splitlines()})
-    assert at == [0, 1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
-    assert done.widened == [
-        "busy was evaluated every 2000 ms in the end: 2 times the step of its windows: "
-        "evaluations would take 1.20 seconds of CPU per second, and take 0.60"
-    ]
 
 
 def test_over_http() -> None:

@@ -204,8 +204,8 @@ def test_events_between_elements(random: Random) -> None:
     for each in running:
         each.query.close()
     assert (
-        len(engine.instants._readers.windows)
-        == len(engine.instants._timetable)
+        len(engine.instants.readers.windows)
+        == len(engine.instants.timetable)
         == len(engine.instants._evaluations)
         == 0
     )

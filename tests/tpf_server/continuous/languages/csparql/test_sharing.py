@@ -187,7 +187,7 @@ def check(
     for beside in everybody:
         beside.check()
         beside.registered.close()
-    assert len(engine.instants._readers.windows) == 0
+    assert len(engine.instants.readers.windows) == 0
 
 
 def _calls(engine: Engine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
@@ -240,7 +240,7 @@ def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> No
         engine.register_csparql(text % number, found.append)
         if between:
             engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
-    assert len(engine.instants._readers.windows) == 1
+    assert len(engine.instants.readers.windows) == 1
     engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:30>"), 1)
     engine.advance(1_000)
     seen = [sorted(str(row[0]) for row in found[0].rows) for found in answers]
@@ -277,9 +277,9 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
     assert sizes == ([*range(21, 1, -2)] if between else [1] * 10)
     for each in queries[1:]:
         each.close()
-    assert len(engine.instants._readers.windows) == 1
+    assert len(engine.instants.readers.windows) == 1
     queries[0].close()
-    assert len(engine.instants._readers.windows) == len(engine.instants._evaluations) == 0
+    assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
 
 
 def test_a_window_does_not_go_where_other_streams_have_not_come() -> None:
@@ -370,8 +370,8 @@ def test_closed_queries_leave_nothing_behind() -> None:
             query.close()
     assert (
         len(engine.queries),
-        len(engine.instants._readers.windows),
-        len(engine.instants._timetable),
+        len(engine.instants.readers.windows),
+        len(engine.instants.timetable),
     ) == (0, 0, 0)
 
 
@@ -414,7 +414,7 @@ def test_queries_that_differ_in_a_constant_are_evaluated_once(text: str, *, betw
     for each in queries:
         each.close()
     assert not evaluation.questions
-    assert len(engine.instants._readers.windows) == len(engine.instants._evaluations) == 0
+    assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
 
 
 def _integer(number: int) -> str:
