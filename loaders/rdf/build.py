@@ -90,14 +90,14 @@ class WorkSizes:
     Args:
         piece_bytes: of pieces of line formats.
         chunk_quads: rows with a common dictionary.
-        range_rows: rows, or terms, that a task merges: bounds its memory.
+        range_rows: rows, or 16 bytes of terms, that a task merges: bounds its memory.
         small: the most quads for which one task does all after the scan.
         key_bits: longest integer key.
     """
 
     piece_bytes: int = PIECE_BYTES
     chunk_quads: int = CHUNK_QUADS
-    range_rows: int = 2_000_000
+    range_rows: int = 1_000_000
     small: int = 200_000
     key_bits: int = KEY_BITS
 
@@ -227,8 +227,9 @@ class _Load:
     def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
         scan = Scan(given, self.job.strict, self.sizes.chunk_quads)
         staged = flows.of(range(len(given))).map(scan).kept()
-        pieces = staged.only(PieceSummary).collect("reading")
-        chunks = staged.only(ChunkSummary).collect("reading")
+        summaries = staged.only(PieceSummary, ChunkSummary).collect("reading")
+        pieces = [each for each in summaries if isinstance(each, PieceSummary)]
+        chunks = [each for each in summaries if isinstance(each, ChunkSummary)]
         for piece in pieces:
             if piece.error is not None:
                 raise InputError(piece.error)
@@ -287,7 +288,8 @@ class _Load:
         self, staged: Flow[Staged], chunks: Sequence[ChunkSummary], cores: int
     ) -> tuple[Flow[Any], Numbering]:
         samples = [sample for chunk in chunks for sample in chunk.samples]
-        cuts = term_ranges(samples, self._ranges(sum(chunk.terms for chunk in chunks), cores))
+        size = sum(chunk.term_bytes for chunk in chunks)
+        cuts = term_ranges(samples, self._ranges(size // 16, cores))
         shares = staged.only(ChunkTerms).map(CutTerms(cuts))
         merged = shares.exchanged(len(cuts)).map(merge_terms).kept()
         summaries = merged.only(RangeSummary).collect("merging terms")

@@ -1,10 +1,12 @@
 """Values from task to task: as rows of data frames of Spark, or lists of this process.
 
-They are few and large (arrays of a chunk or a range), so Java copies bytes. A step of a load is an
-Arrow function or an exchange by partition, and stands under its name in Spark's plan.
+They are few and large (arrays of a chunk or a range), so a row has a piece of one, and Java, which
+only copies bytes, holds some rows at a time. A step of a load is an Arrow function or an exchange
+by partition, and stands under its name in Spark's plan.
 """
 
 import pickle
+import secrets
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +16,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from loaders.jobs import done_in_thread, rows_of, session_of
@@ -50,7 +51,7 @@ class Flow(ABC, Generic[ValueT]):
         """Apply a function that makes any number of values."""
 
     @abstractmethod
-    def only(self, kind: type[OtherT]) -> "Flow[OtherT]":
+    def only(self, *kinds: type[OtherT]) -> "Flow[OtherT]":
         """Leave out values of other kinds, which are not even moved."""
 
     @abstractmethod
@@ -121,9 +122,9 @@ class _LocalFlow(Flow[ValueT]):
             lambda: (other for value in self._values() for other in function(value)), self._report
         )
 
-    def only(self, kind: type[OtherT]) -> Flow[OtherT]:
+    def only(self, *kinds: type[OtherT]) -> Flow[OtherT]:
         return _LocalFlow(
-            lambda: (value for value in self._values() if isinstance(value, kind)), self._report
+            lambda: (value for value in self._values() if isinstance(value, kinds)), self._report
         )
 
     def exchanged(self, partitions: int) -> Flow[Gathered]:
@@ -160,7 +161,16 @@ class _LocalFlow(Flow[ValueT]):
         return self._values()
 
 
-_SCHEMA: Final = "partition int, kind string, value binary"
+PIECE_BYTES: Final = 1 << 20
+"""The most bytes of a value in a row."""
+
+_COLUMNS: Final = "partition int, kind string, value long, pieces int, piece int, content binary"
+_SCHEMA: Final = pa.schema(
+    {
+        "partition": pa.int32(), "kind": pa.string(), "value": pa.int64(),
+        "pieces": pa.int32(), "piece": pa.int32(), "content": pa.binary(),
+    }
+)  # fmt: skip
 
 
 class _SparkFlow(Flow[ValueT]):
@@ -177,7 +187,7 @@ class _SparkFlow(Flow[ValueT]):
 
     @property
     def _frame(self) -> "DataFrame":
-        return self._rows if self._steps is None else self._rows.mapInArrow(self._steps, _SCHEMA)
+        return self._rows if self._steps is None else self._rows.mapInArrow(self._steps, _COLUMNS)
 
     def _with(self, frame: "DataFrame", steps: "_Steps | None" = None) -> "_SparkFlow[Any]":
         return _SparkFlow(frame, self._report, self._kept, steps)
@@ -185,8 +195,9 @@ class _SparkFlow(Flow[ValueT]):
     def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> Flow[OtherT]:
         return self._with(self._rows, (self._steps or _Steps(_each)).then(function))
 
-    def only(self, kind: type[OtherT]) -> Flow[OtherT]:
-        return self._with(self._frame.where(f"kind = '{kind.__name__}'"))
+    def only(self, *kinds: type[OtherT]) -> Flow[OtherT]:
+        names = ", ".join(f"'{each.__name__}'" for each in kinds)
+        return self._with(self._frame.where(f"kind IN ({names})"))
 
     def exchanged(self, partitions: int) -> Flow[Gathered]:
         from pyspark.sql.functions import col
@@ -194,7 +205,7 @@ class _SparkFlow(Flow[ValueT]):
         # A message without a value for each partition, because there may be no others.
         numbers = self._rows.sparkSession.range(0, partitions, 1, 1)
         every = numbers.selectExpr(
-            "int(id) AS partition", "'' AS kind", "CAST(NULL AS binary) AS value"
+            "int(id) partition", "'' kind", "0L value", "0 pieces", "0 piece", "X'' content"
         )
         sent = self._frame.unionAll(every).repartitionById(partitions, col("partition"))
         return self._with(sent, _Steps(_gathered))
@@ -216,13 +227,15 @@ class _SparkFlow(Flow[ValueT]):
 
     def collect(self, description: str) -> list[ValueT]:
         with spark_tasks(self._context, self._report, description):
-            rows = done_in_thread(self._context, self._frame.select("value").collect)
-        return [pickle.loads(row.value) for row in rows]  # noqa: S301 (our workers pickled it)
+            rows = done_in_thread(self._context, self._frame.collect)
+        return [value for _, value in joined(rows)]
 
     def each(self) -> Iterator[ValueT]:
-        rows = self._frame.select("value").toLocalIterator(prefetchPartitions=True)
-        while row := done_in_thread(self._context, partial(next, rows, None)):
-            yield pickle.loads(row.value)  # noqa: S301 (likewise)
+        # Begun with the first value, because Java waits 15 s for who reads them.
+        rows = self._frame.toLocalIterator(prefetchPartitions=True)
+        following = partial(done_in_thread, self._context, partial(next, rows, None))
+        for _, value in joined(iter(following, None)):
+            yield value
 
 
 class _Steps:
@@ -246,7 +259,7 @@ class _Steps:
         for function in self._functions:
             values = chain.from_iterable(map(function, values))
         for each in values:
-            yield _row(*each) if isinstance(each, Message) else _row(0, each)
+            yield from pieces_of(*each) if isinstance(each, Message) else pieces_of(0, each)
 
 
 @dataclass(frozen=True)
@@ -260,35 +273,44 @@ class _Items:
 
 
 def _each(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-    return (value for _, value in _values(batches))
+    return (value for _, value in joined(_rows(batches)))
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[Gathered]:
     partitions: defaultdict[int, list[Any]] = defaultdict(list)
-    for partition, value in _values(batches):
+    for partition, value in joined(_rows(batches)):
         partitions[partition] += [] if value is None else [value]
     return map(Gathered, partitions, partitions.values())
 
 
-def _values(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
-        columns = batch.column("partition"), batch.column("value")
-        for partition, value in zip(*columns, strict=True):
+        *columns, contents = batch.columns
+        columns = [column.to_pylist() for column in columns]
+        yield from zip(*columns, (each.as_buffer() for each in contents), strict=True)
+
+
+def joined(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
+    """Yield partitions and values of rows, whose pieces come in any order."""
+    begun: defaultdict[int, dict[int, Any]] = defaultdict(dict)
+    for partition, _, value, pieces, piece, content in rows:
+        if not pieces:
+            yield partition, None
+            continue
+        begun[value][piece] = content
+        if len(begun[value]) == pieces:
+            contents = begun.pop(value)
+            whole = b"".join(contents[number] for number in range(pieces))
             # Only our own tasks and driver write them.
-            content = value.as_buffer() if value.is_valid else _NONE
-            yield partition.as_py(), pickle.loads(content)  # noqa: S301
+            yield partition, pickle.loads(whole)  # noqa: S301
+    assert not begun, "pieces of values are missing"
 
 
-_NONE: Final = pickle.dumps(None)
-
-
-def _row(partition: int, value: object) -> pa.RecordBatch:
-    content = pa.py_buffer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-    ends = pa.py_buffer(np.array([0, len(content)], dtype=np.int32))
-    return pa.record_batch(
-        {
-            "partition": pa.array([partition], pa.int32()),
-            "kind": [type(value).__name__],
-            "value": pa.Array.from_buffers(pa.binary(), 1, [None, ends, content]),
-        }
-    )
+def pieces_of(partition: int, value: object) -> Iterator[pa.RecordBatch]:
+    """Yield a value as rows of at most `PIECE_BYTES`."""
+    content = memoryview(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    starts = range(0, len(content), PIECE_BYTES)
+    same = partition, type(value).__name__, secrets.randbits(63), len(starts)
+    for piece, start in enumerate(starts):
+        row = (*same, piece, content[start : start + PIECE_BYTES])
+        yield pa.record_batch([[each] for each in row], schema=_SCHEMA)

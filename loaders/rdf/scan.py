@@ -53,6 +53,7 @@ class ChunkSummary:
     Args:
         key: ascends over all chunks.
         quads: their number, repetitions included.
+        term_bytes: of its terms together.
         samples: some of its terms, ascending, at equal distances.
         rows: random rows: a sample of every order.
         predicates: their numbers; ``None``: too many to list.
@@ -60,7 +61,7 @@ class ChunkSummary:
 
     key: int
     quads: int
-    terms: int
+    term_bytes: int
     samples: tuple[str, ...]
     rows: ChunkArray
     predicates: Ids | None
@@ -236,7 +237,7 @@ def _chunk(quads: QuadArrays, key: int) -> Iterator[Staged]:
     summary = ChunkSummary(
         key,
         len(quads),
-        len(terms),
+        terms.nbytes,
         tuple(terms[n].as_py() for n in range(0, len(terms), step)),
         rows[:, some],
         predicates if len(predicates) < _MANY_PREDICATES else None,

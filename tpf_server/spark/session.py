@@ -291,7 +291,8 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.executorEnv.PYTHONPATH": package_root,
         # local[…] runs its Python workers as children of this process's Java.
-        # Java only hands out tasks: compiling little and collecting simply starts it sooner.
+        # Plans are many and small, and tasks wait for Python: compiling more costs more CPU than it
+        # saves, also in queries that run for long.
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
     }
 

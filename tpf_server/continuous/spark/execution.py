@@ -69,8 +69,6 @@ def continuous_session(
         "spark.sql.shuffle.partitions": str(partitions),
         # Plans are small and many: adapting each of them costs more than it brings.
         "spark.sql.adaptive.enabled": "false",
-        # Java works for long here: it is to compile all that it can.
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work}",
     }
     try:
         with spark_session(settings, name="tpf-continuous", options=options) as session:

@@ -1,0 +1,52 @@
+"""Values between tasks, and on their way to the driver."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaders.progress import Silent
+from loaders.rdf import flow
+from loaders.rdf.flow import Flows, Message
+from tests.support.examples import examples
+
+
+@given(st.lists(st.binary(max_size=200), max_size=6), st.integers(1, 90), st.randoms())
+@examples(50)
+def test_values_come_of_their_pieces_in_any_order(
+    values: list[bytes], most: int, pick: random.Random
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow, "PIECE_BYTES", most)
+        batches = [each for n, value in enumerate(values) for each in flow.pieces_of(n, value)]
+    rows = [[column[0].as_py() for column in each] for each in batches]
+    pick.shuffle(rows)
+    assert all(len(content) <= most for *_, content in rows)
+    assert sorted(flow.joined(rows)) == list(enumerate(values))
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_rows_for_the_driver_are_small_however_large_values_are(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def large(number: int) -> Iterator[Message]:
+        yield Message(0, bytes([number]) * (5 << 20))
+
+    joined = flow.joined
+    sizes: list[int] = []
+
+    def counting(rows: Any) -> Any:
+        for row in rows:
+            sizes.append(sum(len(each) for each in row if isinstance(each, bytes)))
+            yield row
+
+    monkeypatch.setattr(flow, "joined", lambda rows: joined(counting(rows)))
+    with Flows(spark, Silent()) as flows:
+        sent = flows.of(range(3)).map(large).exchanged(1)
+        ((_, values),) = sent.each()
+    assert sorted(values) == [bytes([n]) * (5 << 20) for n in range(3)]
+    assert max(sizes) <= 1 << 20 < len(sizes) * (1 << 20) <= 17 << 20
