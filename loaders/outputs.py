@@ -33,6 +33,8 @@ def written(output: Path) -> Iterator[None]:
     """Raise errors of the system as `OutputError` with the path."""
     try:
         yield
+    except ConnectionError:
+        raise  # of Java, not of a file
     except OSError as error:
         raise OutputError(f"{error.filename or output}: {error.strerror or error}") from error
 

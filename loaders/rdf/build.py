@@ -33,7 +33,7 @@ from loaders.rdf.dictionary import (
     term_ranges,
 )
 from loaders.rdf.entailment import Entailment, Regime
-from loaders.rdf.flow import Flow, Flows
+from loaders.rdf.flow import Flow, Flows, Gathered
 from loaders.rdf.orders import (
     MergeKeys,
     OrderRanges,
@@ -259,7 +259,7 @@ class _Load:
 
     def _here(self, made: "_Made", report: Report) -> Manifest:
         kept = made.ranges.kept()
-        kept.compute("sorting rows")
+        kept.only(Gathered).collect("sorting rows")  # there are none, but all is computed
         report.stage("writing")
         ranges = kept.each()
         try:

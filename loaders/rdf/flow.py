@@ -67,10 +67,6 @@ class Flow(ABC, Generic[ValueT]):
         """Compute the values once; keep them while the `Flows` live."""
 
     @abstractmethod
-    def compute(self, description: str) -> None:
-        """Compute the values of a flow that keeps them."""
-
-    @abstractmethod
     def collect(self, description: str) -> list[ValueT]:
         """Return all values in sequence."""
 
@@ -150,9 +146,6 @@ class _LocalFlow(Flow[ValueT]):
 
         return _LocalFlow(values, self._report)
 
-    def compute(self, description: str) -> None:
-        self.collect(description)
-
     def collect(self, description: str) -> list[ValueT]:
         self._report.stage(description)
         return list(self._values())
@@ -220,10 +213,6 @@ class _SparkFlow(Flow[ValueT]):
         frame = self._frame.persist(StorageLevel.DISK_ONLY)
         self._kept.callback(frame.unpersist)
         return self._with(frame)
-
-    def compute(self, description: str) -> None:
-        with spark_tasks(self._context, self._report, description):
-            done_in_thread(self._context, self._frame.count)
 
     def collect(self, description: str) -> list[ValueT]:
         with spark_tasks(self._context, self._report, description):

@@ -49,9 +49,10 @@ def main(master: str, url: str, directory: Path, lives: int) -> None:
             while not (directory / GO).exists():
                 time.sleep(0.05)
 
+    os.environ["TPF_SPARK_MEMORY"] = "512m"
     with (
         tempfile.TemporaryDirectory() as work,
-        continuous_session(master, Path(work), memory="512m", partitions=1) as session,
+        continuous_session(master, Path(work), partitions=1) as session,
     ):
         session.sparkContext.setLogLevel("ERROR")
         session.conf.set("spark.sql.codegen.wholeStage", "false")

@@ -54,17 +54,9 @@ from tpf_server.spark.session import SparkSettings, java_answers, spark_session
 
 
 @contextlib.contextmanager
-def continuous_session(
-    master: str, work: Path, *, memory: str | None = None, partitions: int = 2
-) -> Iterator[SparkSession]:
+def continuous_session(master: str, work: Path, *, partitions: int = 2) -> Iterator[SparkSession]:
     """Start a Spark session for the block; the environment has further settings."""
-    settings = SparkSettings.from_environment(
-        os.environ,
-        master=master,
-        memory=memory,
-        executor_memory=memory,
-        local_dir=str(work),
-    )
+    settings = SparkSettings.from_environment(os.environ, master=master, local_dir=str(work))
     options = {
         "spark.sql.shuffle.partitions": str(partitions),
         # Plans are small and many: adapting each of them costs more than it brings.
