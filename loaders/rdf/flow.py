@@ -154,7 +154,7 @@ class _LocalFlow(Flow[ValueT]):
         return self._values()
 
 
-PIECE_BYTES: Final = 1 << 20
+ROW_BYTES: Final = 1 << 20
 """The most bytes of a value in a row."""
 
 _COLUMNS: Final = "partition int, kind string, value long, pieces int, piece int, content binary"
@@ -296,10 +296,10 @@ def joined(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
 
 
 def pieces_of(partition: int, value: object) -> Iterator[pa.RecordBatch]:
-    """Yield a value as rows of at most `PIECE_BYTES`."""
+    """Yield a value as rows of at most `ROW_BYTES`."""
     content = memoryview(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-    starts = range(0, len(content), PIECE_BYTES)
+    starts = range(0, len(content), ROW_BYTES)
     same = partition, type(value).__name__, secrets.randbits(63), len(starts)
     for piece, start in enumerate(starts):
-        row = (*same, piece, content[start : start + PIECE_BYTES])
+        row = (*same, piece, content[start : start + ROW_BYTES])
         yield pa.record_batch([[each] for each in row], schema=_SCHEMA)

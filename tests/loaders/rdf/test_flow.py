@@ -20,7 +20,7 @@ def test_values_come_of_their_pieces_in_any_order(
     values: list[bytes], most: int, pick: random.Random
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow, "PIECE_BYTES", most)
+        patch.setattr(flow, "ROW_BYTES", most)
         batches = [each for n, value in enumerate(values) for each in flow.pieces_of(n, value)]
     rows = [[column[0].as_py() for column in each] for each in batches]
     pick.shuffle(rows)
