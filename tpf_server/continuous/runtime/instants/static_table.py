@@ -5,9 +5,10 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_server.continuous.runtime.static.service_clauses import numbered
 from tpf_server.continuous.runtime.static.static_cache import LOOKUP_COST, Preparation, read_at_most
 from tpf_server.continuous.runtime.static.static_data import (
     Dataset,
@@ -42,16 +43,6 @@ class IndexUser(Protocol):
         """A row came or went; all tables are up to date."""
 
 
-class IndexSource(Protocol):
-    """The table of an index."""
-
-    def rows(self, bound: Bound) -> Iterable[Solution]:
-        """Look up the rows with these values."""
-
-    def read(self, most: int | None = None) -> None:
-        """Read all rows into all indexes, unless there are more than `most`."""
-
-
 class StaticIndex(dict[Any, _Rests]):
     """Rows of a table by the values of some columns.
 
@@ -59,7 +50,7 @@ class StaticIndex(dict[Any, _Rests]):
     whole table has all keys.
     """
 
-    def __init__(self, source: IndexSource, key: tuple[int, ...], rest: tuple[int, ...]) -> None:
+    def __init__(self, source: "StaticTable", key: tuple[int, ...], rest: tuple[int, ...]) -> None:
         super().__init__()
         self.whole = False
         self.users: dict[IndexUser, int] = {}
@@ -304,7 +295,7 @@ class StaticTable:
         if result is None:
             return None
         schema, come, gone = result
-        positions = [int(name[1:]) for name in schema]
+        positions = [int(name[2:]) for name in schema]
         encode = self._dictionary.encode
         changes: list[RowChange] = []
         for rows, there in ((gone, False), (come, True)):
@@ -319,7 +310,7 @@ class StaticTable:
 
     def _with(self, bound: Bound) -> QuadPattern:
         decode = self._dictionary.decode
-        terms = {Variable(f"?{index}"): decode(value) for index, value in bound.items()}
+        terms = {Variable(f"?v{index}"): decode(value) for index, value in bound.items()}
         s, p, o = (terms.get(Variable(term), term) for term in self._pattern[:3])
         return QuadPattern(s, p, o)
 
@@ -347,16 +338,12 @@ class StaticTables:
 
     def table(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> StaticTable:
         """The table of a pattern in the merge of static graphs."""
-        names: dict[str, Variable] = {}
-        s, p, o = (
-            names.setdefault(term, Variable(f"?{len(names)}")) if is_variable(term) else term
-            for term in pattern[:3]
-        )
-        key = QuadPattern(s, p, o), graphs
+        (plain,) = numbered([pattern._replace(graph=DEFAULT_GRAPH)])
+        key = plain, graphs
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = StaticTable(
-                key[0],
+                plain,
                 Dataset(self.static, graphs),
                 self._dictionary,
                 lambda: self._tables.pop(key, None),

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, TermId
@@ -21,12 +21,12 @@ from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.semantics import Semantics
+from tpf_server.continuous.runtime.static.service_clauses import numbered
 from tpf_server.continuous.runtime.static.static_cache import (
     INSTANCE,
     SLICE,
     StaticCache,
     StaticCaches,
-    numbered,
 )
 from tpf_server.continuous.runtime.static.static_data import Dataset
 from tpf_server.continuous.runtime.windows.continuous_query import (
@@ -35,8 +35,9 @@ from tpf_server.continuous.runtime.windows.continuous_query import (
     named_stream,
 )
 from tpf_server.continuous.runtime.windows.matchers import PatternKey, is_star, number_variables
-from tpf_server.continuous.runtime.windows.specification import All, StreamTime, Triples
+from tpf_server.continuous.runtime.windows.specification import All, Triples
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
+from tpf_server.continuous.runtime.windows.window_registry import WindowRegistry
 
 # The windows of every stream as one input of a join, with a column for the stream.
 #
@@ -158,25 +159,6 @@ _INPUTS: Final = 64
 """Routes are functions with a loop for each input; Python indents 100 times."""
 
 
-class Windows(Protocol):
-    """The windows of an engine; see `WindowRegistry`."""
-
-    @property
-    def streams(self) -> Iterable[Term]:
-        """The names of all streams."""
-
-    def window_input(
-        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
-    ) -> WindowInput:
-        """See `WindowRegistry.window_input`."""
-
-    def position(self, window: WindowInput) -> int:
-        """See `WindowRegistry.position`."""
-
-    def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamTime, int]]:
-        """See `WindowRegistry.slides`."""
-
-
 @dataclass(frozen=True, slots=True)
 class PlanContext:
     """The parts that the plans of an engine share.
@@ -186,7 +168,7 @@ class PlanContext:
         exceeded: is called with a plan whose joins made more.
     """
 
-    windows: Windows
+    windows: WindowRegistry
     static_caches: StaticCaches
     dictionary: TermDictionary
     environment: Environment

@@ -100,19 +100,19 @@ def _parts(pattern: Pattern, endpoint: str) -> Iterator[tuple[QuadPattern, ...]]
         if isinstance(each, BGP):
             graphs = [quad.graph for quad in each.patterns]
             if each.patterns:
-                yield _numbered(each.patterns)
+                yield numbered(each.patterns)
         elif isinstance(each, Path):
             graphs = [each.graph]
             for predicate in _predicates(each.path):
-                yield _numbered([QuadPattern(Variable("?s"), predicate, Variable("?o"))])
+                yield numbered([QuadPattern(Variable("?s"), predicate, Variable("?o"))])
         if any(graph != DEFAULT_GRAPH for graph in graphs):
             raise UnsupportedContinuousQueryError(
                 f"GRAPH, STREAM or SERVICE inside SERVICE {endpoint}"
             )
 
 
-def _numbered(patterns: Iterable[QuadPattern]) -> tuple[QuadPattern, ...]:
-    """Number the variables, so that equal patterns are the same for any endpoint."""
+def numbered(patterns: Iterable[QuadPattern]) -> tuple[QuadPattern, ...]:
+    """Number the variables of patterns: equal for patterns that differ in names only."""
     names: dict[str, Variable] = {}
     return tuple(
         QuadPattern(

@@ -376,18 +376,6 @@ class StaticCache:
 # The static caches of an engine: shared by queries, moved by changes of graphs.
 
 
-def numbered(patterns: Sequence[QuadPattern]) -> tuple[tuple[str | int, ...], ...]:
-    """Number the variables of patterns: equal for patterns that differ in names only."""
-    numbers: dict[str, int] = {}
-    return tuple(
-        tuple(
-            numbers.setdefault(term, len(numbers)) if is_variable(term) else str(term)
-            for term in pattern
-        )
-        for pattern in patterns
-    )
-
-
 class StaticCaches:
     """The caches that several queries may use, by content."""
 
