@@ -105,7 +105,7 @@ class Engine(TickEngine):
         Raises:
             ContinuousSyntaxError: the text is no query.
             UnsupportedContinuousQueryError: it cannot be run.
-            UnknownStreamError, UnknownGraphError: by setting, it names one that does not exist.
+            UnknownStreamError: by setting, it names one that does not exist.
             LimitError: there are as many queries as allowed, or its joins make too many rows.
         """
         query = parse(text, self.base)
@@ -124,7 +124,6 @@ class Engine(TickEngine):
         Raises:
             ContinuousSyntaxError: the text is no query.
             UnsupportedContinuousQueryError: nothing says when to evaluate it, or it feeds itself.
-            UnknownGraphError: by setting, it names one that does not exist.
             LimitError: there are as many queries as allowed, or there is one of this name.
         """
         return self.start_at_instants(parse_csparql(text, self.base), callback, name=name)
@@ -175,7 +174,6 @@ class Engine(TickEngine):
         """Answer a query in C-SPARQL without streams, once."""
         self._check_open()
         query = parse_csparql(text, self.base)
-        self._check_graphs(query.query.dataset)
         self._check_services(query.services)
         return self.instants.ask(query)
 
@@ -196,7 +194,7 @@ class Engine(TickEngine):
         """Start a query that was parsed.
 
         Raises:
-            UnsupportedContinuousQueryError, UnknownStreamError, UnknownGraphError, LimitError: see
+            UnsupportedContinuousQueryError, UnknownStreamError, LimitError: see
                 `register`.
         """
         self.settle()

@@ -9,7 +9,6 @@ from tpf_server.continuous.continuous_engine import Engine, EngineSettings, Inst
 from tpf_server.continuous.runtime.errors import (
     ElementError,
     JoinLimitError,
-    UnknownGraphError,
     UnknownStreamError,
     WindowLimitError,
 )
@@ -240,13 +239,11 @@ def test_a_malformed_element_is_an_error_and_changes_nothing():
     assert engine.arrivals == 0
 
 
-def test_unknown_streams_and_graphs_are_made_or_refused():
+def test_unknown_streams_are_made_or_refused_and_graphs_are_empty():
     text = f"SELECT ?a FROM NAMED <urn:g> {{ STREAM <urn:s> [ALL] {BODY} }}"
     Engine().register(text)
     with pytest.raises(UnknownStreamError):
         Engine(EngineSettings(create_streams=False)).register(text)
-    with pytest.raises(UnknownGraphError):
-        Engine(EngineSettings(require_graphs=True)).register(text)
 
 
 PRODUCTS = {

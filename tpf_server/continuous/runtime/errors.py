@@ -8,7 +8,6 @@ ServerError
     ├── UnknownStreamError           404
     ├── StreamNameError              400
     ├── StreamInUseError             409
-    ├── UnknownGraphError            404
     ├── RemoteGraphError             502
     ├── RemoteStreamError            502
     ├── UnknownQueryError            404
@@ -102,13 +101,6 @@ class StreamInUseError(ContinuousError):
 
     status = 409
     title = "Stream in use"
-
-
-class UnknownGraphError(ContinuousError):
-    """A query names a static graph that was not loaded, where that is not allowed."""
-
-    status = 404
-    title = "Unknown graph"
 
 
 class RemoteGraphError(ContinuousError):

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.sparql.algebra import DatasetClause, Query
+from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
@@ -22,7 +22,6 @@ from tpf_server.continuous.runtime.errors import (
     ElementError,
     EngineClosedError,
     EngineLimitError,
-    UnknownGraphError,
     UnknownQueryError,
     UnsupportedContinuousQueryError,
 )
@@ -217,7 +216,6 @@ class QueryEngine:
 
     def _begin(self, query: ParsedQuery, name: str | None) -> str:
         self._check_open()
-        self._check_graphs(query.query.dataset)
         self._check_services(query.services)
         if len(self.queries) >= self.limits.queries:
             raise EngineLimitError(f"there are {len(self.queries)} queries already")
@@ -236,10 +234,3 @@ class QueryEngine:
             raise UnsupportedContinuousQueryError(
                 f"SERVICE {service.endpoint} cannot be asked from here"
             )
-
-    def _check_graphs(self, dataset: DatasetClause) -> None:
-        if not self._settings.require_graphs:
-            return
-        for graph in (*dataset.named, *dataset.default):
-            if graph not in self.static.names:
-                raise UnknownGraphError(f"no static graph {graph} is loaded")

@@ -94,7 +94,6 @@ class EngineSettings:
         semantics: what queries in CQELS-QL emit, where registration says nothing else.
         lateness: milliseconds that elements wait, to be put in order.
         create_streams: a stream comes into being when it is first named.
-        require_graphs: a query may only name static graphs that are loaded.
         share: queries that differ in constants only share a plan.
         kernel: what takes batches of records; ``None``: what the environment says.
         skip_idle: queries that answer between elements leave out instants at which nothing is in
@@ -105,7 +104,6 @@ class EngineSettings:
     semantics: Semantics = CQELS
     lateness: int = 0
     create_streams: bool = True
-    require_graphs: bool = False
     share: bool = True
     routing: Routing = "reviewed"
     kernel: Kernel | None = None

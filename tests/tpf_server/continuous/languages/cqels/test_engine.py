@@ -18,7 +18,6 @@ from tpf_server.continuous.runtime.errors import (
     EngineLimitError,
     StreamNameError,
     TimestampError,
-    UnknownGraphError,
     UnknownQueryError,
     UnknownStreamError,
     UnsupportedContinuousQueryError,
@@ -200,14 +199,10 @@ def test_a_reader_that_stops_reading_is_cut_off():
 
 
 def test_registration_is_limited_and_checked():
-    engine = Engine(
-        EngineSettings(create_streams=False, require_graphs=True), limits=EngineLimits(queries=1)
-    )
+    engine = Engine(EngineSettings(create_streams=False), limits=EngineLimits(queries=1))
     with pytest.raises(UnknownStreamError):
         engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     engine.create_stream("urn:s")
-    with pytest.raises(UnknownGraphError):
-        engine.register("SELECT ?a FROM NAMED <urn:g> { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     query = engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }", name="one")
     with pytest.raises(EngineLimitError):
         engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")

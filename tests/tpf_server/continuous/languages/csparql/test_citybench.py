@@ -11,7 +11,6 @@ from tests.support.citybench import Sensors, static_store
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.examples import TIMES
-from tpf_server.continuous.continuous_engine import EngineSettings
 from tpf_server.continuous.languages.csparql.parser import parse
 from tpf_server.continuous.runtime.instants.csparql_query import LogicalWindow, PeriodicAnswer
 
@@ -78,7 +77,7 @@ def _play(
     store, named = static
     text = _query(name)
     parsed = parse(text)
-    engine = EngineBesideSpark(settings=EngineSettings(require_graphs=True))
+    engine = EngineBesideSpark()
     for each in named.named_graphs():
         assert isinstance(each, ox.NamedNode)
         engine.attach(_Shared(named, each), each.value)

@@ -11,7 +11,6 @@ from tpf_server.continuous.runtime.errors import (
     EngineClosedError,
     EngineLimitError,
     TimestampError,
-    UnknownGraphError,
     UnknownQueryError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
@@ -165,7 +164,7 @@ def test_limits() -> None:
 
 
 def test_bad_input() -> None:
-    engine = Engine(EngineSettings(require_graphs=True))
+    engine = Engine()
     engine.declare("http://e/s", ["http://e/p"])
     engine.register_csparql(ALL)
     with pytest.raises(ElementError, match="does not declare"):
@@ -174,9 +173,6 @@ def test_bad_input() -> None:
         engine.push("http://e/s", ('"x"', P, '"1"'), 1)
     with pytest.raises(TimestampError):
         engine.push("http://e/s", ("<http://e/x>", P, '"1"'), "soon")  # type: ignore[arg-type]
-    with pytest.raises(UnknownGraphError):
-        engine.register_csparql("SELECT * FROM <http://e/g> FROM STREAM <http://e/s> "
-                        "[RANGE 1s TUMBLING] { ?s ?p ?o }")  # fmt: skip
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
         engine.register_csparql("SELECT * { ?s ?p ?o }")
     with pytest.raises(EngineLimitError, match="read already, with <http://e/p>"):
