@@ -14,8 +14,10 @@ from tests.support.random_sparql import QueryWriter, randoms
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.errors import (
     ContinuousSyntaxError,
+    FailedEvaluationError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule
 
 
@@ -48,8 +50,15 @@ def check(
         engine.push(stream, triple, at)
         reference.push(stream, at, [triple])
     engine.advance(at + 4)
-    answers = list(registered)
-    assert [answer.at for answer in answers] == reference.instants(at + 4)
+    answers: list[PeriodicAnswer] = []
+    instants = reference.instants(at + 4)
+    try:
+        answers.extend(registered)
+    except FailedEvaluationError as error:
+        # Whether a variable has a value outside shows when there is a solution.
+        assert "BIND" in str(error)  # noqa: PT017
+        instants = instants[: len(answers)]
+    assert [answer.at for answer in answers] == instants
     for answer in answers:
         wanted = reference.judged(answer.at)
         assert solutions(answer.variables, answer.rows) == wanted, (answer.at, csparql)
