@@ -25,7 +25,7 @@ from tpf_client.fragments.freshness import (
     read_http_date,
 )
 from tpf_client.fragments.page import Page, PageMetadata
-from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader
+from tpf_client.fragments.page_reader import ACCEPTED_FORMATS, PageReader, essence
 from tpf_client.fragments.responses import Limits, Response
 
 if TYPE_CHECKING:
@@ -495,7 +495,7 @@ def _tag(headers: Mapping[str, str]) -> str | None:
 
 
 def _media_type(content_type: str) -> str:
-    name = content_type.partition(";")[0].strip().lower()
+    name = essence(content_type)
     return name if name in ACCEPTED_FORMATS else ""
 
 

@@ -501,9 +501,16 @@ class Transport:
                 response: Response = stop.value
                 return response
 
-    def once(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
+    def once(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        exchange: Exchange,
+        cancelled: threading.Event | None = None,
+    ) -> Response:
         """Return the response, whatever its status, to one request with its redirects."""
-        return self._once(url, headers, exchange, None)
+        with self._asking(url, exchange):
+            return self._follow(url, headers, exchange, cancelled)
 
     def exchange(self) -> Exchange:
         limits = self._limits
@@ -515,7 +522,7 @@ class Transport:
     ) -> Response | ConnectionFailedError:
         exchange = self.exchange()
         try:
-            return self._once(url, headers, exchange, cancelled)
+            return self.once(url, headers, exchange, cancelled)
         except ConnectionFailedError as error:
             if exchange.over:
                 # It came, too slowly: the next one would do so as well.
@@ -535,16 +542,6 @@ class Transport:
                 if over():
                     return
                 yield from reader.feed(chunk)
-
-    def _once(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        exchange: Exchange,
-        cancelled: threading.Event | None,
-    ) -> Response:
-        with self._asking(url, exchange):
-            return self._follow(url, headers, exchange, cancelled)
 
     @contextmanager
     def _asking(self, url: str, exchange: Exchange) -> Iterator[None]:

@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from annotations.instants import FIRST, LAST
-from annotations.terms import QuadPattern, Variable, is_variable
+from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, projection
-from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.operators.basic import Core
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
@@ -32,8 +31,6 @@ class Span(NamedTuple):
 _Bounds: TypeAlias = tuple[datetime, datetime]
 _Derive: TypeAlias = Callable[[Solution, datetime], list[_Bounds]]
 """From a solution and the present instant: the bounds of each way in which it comes about."""
-
-_MISSING = object()
 
 
 class _UnknownError(Exception):
@@ -194,50 +191,34 @@ class _Compiler:
                 raise _UnknownError
 
     def _bgp(self, patterns: Sequence[QuadPattern], *, sure: bool) -> _Derive:
-        variables = list(dict.fromkeys(v for each in patterns for v in variables_of_quad(each)))
-        if not variables:
-            body = []
-        else:
-            values = [f"v{position}" for position in range(len(variables))]
-            columns = [f"row[{self._schema.index(each)}]" for each in variables]
-            body = [
-                f"    {', '.join(values)} = {', '.join(columns)}",
-                f"    if not ({' and '.join(values)}): return []",
-                *(f"    {value} = decode({value})" for value in values),
-            ]
-        names: dict[str, object] = {
-            "decode": self._decode, "find": self._held.find, "missing": _MISSING,
-            "labelled": self._held.labelled, "first": FIRST, "last": LAST,
-        }  # fmt: skip
-        for number, pattern in enumerate(patterns):
-            terms = []
-            for position, term in enumerate(pattern):
-                if is_variable(term):
-                    terms.append(values[variables.index(Variable(term))])
-                else:
-                    terms.append(f"t{number}_{position}")
-                    names[terms[-1]] = term
-            look = [
-                f"    label = find(({', '.join(terms)}), missing)",
-                "    if label is missing: return []",
-                "    if label is not None:",
-                # An expiration does not tell since when a fact holds.
-                "        begin = at if label.start is None else label.start",
-                "        if begin > start: start = begin",
-                "        if label.end < end: end = label.end",
-            ]
-            if sure and not is_variable(pattern.predicate):
-                look = [f"    if {terms[1]} in labelled:", *(f"    {each}" for each in look)]
-            body += look
-        text = "\n".join(
-            [
-                "def derive(row, at):",
-                "    start, end = first, last",
-                *body,
-                "    return [(start, end)]",
-            ]
-        )
-        return compiled(text, "derive", names)
+        held, decode = self._held, self._decode
+        find, labelled = held.find, held.labelled
+        columns = [self._schema.index(v) for each in patterns for v in variables_of_quad(each)]
+        # A variable stands for its column.
+        looks = [
+            [self._schema.index(Variable(t)) if is_variable(t) else t for t in pattern]
+            for pattern in patterns
+        ]
+
+        def derive(row: Solution, at: datetime) -> list[_Bounds]:
+            start, end = FIRST, LAST
+            if not all(row[each] for each in columns):
+                return []
+            for look in looks:
+                if sure and isinstance(look[1], str) and look[1] not in labelled:
+                    continue
+                terms = [decode(row[t]) if isinstance(t, int) else Term(t) for t in look]
+                quad = Quad(*terms)
+                label = find(quad)
+                if label is None and quad not in held:
+                    return []
+                if label is not None:
+                    # An expiration does not tell since when a fact holds.
+                    start = max(start, at if label.start is None else label.start)
+                    end = min(end, label.end)
+            return [(start, end)]
+
+        return derive
 
 
 def _always(_solution: Solution, _at: datetime) -> list[_Bounds]:

@@ -107,9 +107,9 @@ def test_spans_look_up_no_facts_without_labels(
         usual(self)
         find: Any = self.find
 
-        def counted(quad: Quad, missing: object) -> Any:
+        def counted(quad: Quad) -> Any:
             found.append(quad[1])
-            return find(quad, missing)
+            return find(quad)
 
         self.find = counted  # type: ignore[assignment]
 
