@@ -3,10 +3,12 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph as ox
 
 from tests.support.continuous_reference import Arrival
+from tpf_server.store.static.ox_terms import ox_term
 
 SERVICE = "http://www.insight-centre.org/dataset/SampleEventService#"
 _CT = "http://www.insight-centre.org/citytraffic#"
@@ -30,6 +32,23 @@ def static_store(folder: Path) -> ox.Store:
             path=folder / "static" / f"{name}.n3", format=ox.RdfFormat.N3, to_graph=graph
         )
     return store
+
+
+class SharedGraph:
+    """A static graph over a store that the reference reads too."""
+
+    def __init__(self, store: ox.Store, graph: ox.NamedNode | ox.DefaultGraph) -> None:
+        self._store, self._graph = store, graph
+
+    def _quads(self, *terms: Any) -> Iterator[ox.Quad]:
+        nodes: list[Any] = [None if term is None else ox_term(term) for term in terms]
+        return self._store.quads_for_pattern(nodes[0], nodes[1], nodes[2], self._graph)
+
+    def match(self, *terms: Any) -> Iterator[Any]:
+        return ((str(q.subject), str(q.predicate), str(q.object)) for q in self._quads(*terms))
+
+    def count(self, *terms: Any) -> int:
+        return sum(1 for _ in self._quads(*terms))
 
 
 class Sensors:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from tests.support.csparql_reference import Clause
+from tpf_server.continuous.continuous_engine import Engine
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 NODES = tuple(f"<urn:n{number}>" for number in range(4))
@@ -30,6 +31,14 @@ COMPUTED = (
 )  # fmt: skip
 
 Triple = tuple[str, str, str]
+
+
+def with_static(engine: Engine, quads: str = STATIC) -> Engine:
+    """Add N-Quads to an engine, and return it."""
+    for line in quads.strip().splitlines():
+        *terms, _ = line.split()
+        engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
+    return engine
 
 
 class QueryWriter:

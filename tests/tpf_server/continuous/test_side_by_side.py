@@ -16,27 +16,20 @@ from tests.support.any_language import register
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
-    STATIC,
     CsparqlWriter,
     QueryWriter,
     in_csparql,
     random_clauses,
     random_elements,
 )
+from tests.support.random_continuous_queries import with_static as loaded
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime import forgetting
 from tpf_server.continuous.runtime.errors import ElementError, UnsupportedContinuousQueryError
-from tpf_server.continuous.runtime.semantics import PAPER
+from tpf_server.continuous.runtime.semantics import PAPER, PAPER_RSTREAM
 from tpf_server.continuous.service.streams import SharedStreams
 
 Found = list[tuple[int, Counter[Any]]]
-
-
-def loaded(engine: Any) -> Any:
-    for line in STATIC.strip().splitlines():
-        terms = line.split(" ")[:-1]
-        engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
-    return engine
 
 
 def texts(random: Random) -> Iterator[tuple[bool, str]]:
@@ -90,28 +83,6 @@ def test_queries_of_both_languages_answer_as_in_engines_apart(random: Random) ->
         assert len(engine.dictionary) <= 11
 
 
-def test_a_term_of_both_is_there_once_and_goes_with_the_last_that_needs_it() -> None:
-    engine = Engine()
-    streams = SharedStreams(engine)
-    native = engine.register("SELECT * { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }", take([]))
-    paper = engine.register_csparql(
-        "SELECT * FROM STREAM <urn:s> [RANGE 1d STEP 1s] { ?a <urn:p> ?b }", take([])
-    )
-    streams.arrive(Term("<urn:s>"), [("<urn:a>", "<urn:p>", "<urn:b>")], 1)
-    assert len(engine.dictionary) == 3
-    native.close()
-    assert len(engine.dictionary) == 3
-    paper.close()
-    assert len(engine.dictionary) == 0
-
-
-def test_static_data_are_there_once() -> None:
-    engine = loaded(Engine())
-    assert engine.ask("SELECT * { ?a <urn:kind> <urn:k1> }").rows
-    engine.remove([(f"<urn:n{number}>", "<urn:kind>", "<urn:k1>") for number in (1, 2)])
-    assert not engine.ask("SELECT * { ?a <urn:kind> <urn:k1> }").rows
-
-
 MADE = "CONSTRUCT { ?a <urn:made> ?b } { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }"
 
 
@@ -130,6 +101,9 @@ def test_queries_of_both_languages_feed_each_other() -> None:
     assert found == [(1_000, Counter([("<urn:500>",)])), (2_000, Counter([("<urn:1500>",)]))]
     with pytest.raises(UnsupportedContinuousQueryError, match="feed itself"):
         engine.register(MADE.replace("<urn:s>", second), into="urn:s")
+    # What it makes would be an arrival, at which it would make everything again.
+    with pytest.raises(UnsupportedContinuousQueryError, match="paper-rstream cannot feed"):
+        engine.register(MADE, into="urn:made", semantics=PAPER_RSTREAM)
 
 
 def test_a_query_that_makes_what_a_stream_does_not_declare_is_stopped() -> None:

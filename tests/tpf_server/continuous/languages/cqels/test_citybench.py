@@ -6,35 +6,16 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from tests.support.citybench import Sensors, static_store
+from tests.support.citybench import Sensors, SharedGraph, static_store
 from tests.support.continuous_reference import Reference
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.runtime.semantics import PAPER
-from tpf_server.store.static.ox_terms import ox_term
 
 DATA = Path(__file__).parents[6] / "shared" / "data" / "citybench"
 NAMES = [f"Q{number}" for number in range(1, 13)]
 # Where hundreds of events meet every reading, a few readings do.
 READINGS = {"Q4": 4, "Q5": 3, "Q8": 1, "Q9": 2, "Q10": 3, "Q2": 2}
-
-
-class _Shared:
-    """A static graph over the store that the reference reads too."""
-
-    def __init__(self, store, graph):
-        self._store = store
-        self._graph = graph
-
-    def _quads(self, *terms):
-        nodes = (None if term is None else ox_term(term) for term in terms)
-        return self._store.quads_for_pattern(*nodes, self._graph)
-
-    def match(self, *terms):
-        return ((str(q.subject), str(q.predicate), str(q.object)) for q in self._quads(*terms))
-
-    def count(self, *terms):
-        return sum(1 for _ in self._quads(*terms))
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +30,10 @@ def test_query(store, name):
     text = (DATA / "queries" / "cqels" / f"{name}.rq").read_text()
     query = parse(text)
     engine = Engine(EngineSettings(semantics=PAPER))
-    engine.attach(_Shared(store, ox.DefaultGraph()))
+    engine.attach(SharedGraph(store, ox.DefaultGraph()))
     for graph in ("culturalevents", "libraryevents"):
         iri = f"http://localhost/{graph}"
-        engine.attach(_Shared(store, ox.NamedNode(iri)), iri)
+        engine.attach(SharedGraph(store, ox.NamedNode(iri)), iri)
     emissions = {}
     engine.register(text, lambda emission: emissions.__setitem__(emission[:2], emission))
 

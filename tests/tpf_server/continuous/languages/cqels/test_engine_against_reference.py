@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Bag, Beside, Reference
 from tests.support.examples import examples
+from tests.support.random_continuous_queries import NODES, NUMBERS, STATIC, with_static
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.semantics import (
@@ -18,20 +19,6 @@ from tpf_server.continuous.runtime.semantics import (
     SEMANTICS,
     Semantics,
 )
-
-XSD = "http://www.w3.org/2001/XMLSchema#"
-NODES = [f"<urn:n{number}>" for number in range(4)]
-NUMBERS = [f'"{number}"^^<{XSD}integer>' for number in (0, 1, 2, 10)]
-STATIC = """
-<urn:n0> <urn:near> <urn:n1> .
-<urn:n1> <urn:near> <urn:n2> .
-<urn:n2> <urn:near> <urn:n0> .
-<urn:n0> <urn:near> <urn:n2> .
-<urn:n1> <urn:kind> <urn:k1> .
-<urn:n2> <urn:kind> <urn:k1> .
-<urn:n0> <urn:in> <urn:n3> <urn:g1> .
-<urn:n1> <urn:in> <urn:n3> <urn:g2> .
-"""
 
 # Flat: solutions come from joins alone, so that single derivations can be told.
 FLAT = {
@@ -185,11 +172,7 @@ streams = st.lists(elements, min_size=1, max_size=12)
 
 
 def loaded(policy: Semantics) -> Engine:
-    engine = Engine(EngineSettings(semantics=policy))
-    for line in STATIC.strip().splitlines():
-        terms = line.split(" ")[:-1]
-        engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
-    return engine
+    return with_static(Engine(EngineSettings(semantics=policy)))
 
 
 def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:

@@ -42,3 +42,20 @@ def test_the_row_of_a_group_comes_once_for_each_new_solution(
         rows = {row[0]: row for each in present for row in each.rows}
         found = Counter(row for each in groups for row in each.rows)
         assert found == Counter({rows[key]: count for key, count in new.items()})
+
+
+def test_rows_with_unbound_values_count_once() -> None:
+    engine = Engine()
+    groups = engine.register(
+        "SELECT (COUNT(*) AS ?all) (COUNT(DISTINCT *) AS ?different) (SUM(?v) AS ?sum) {"
+        " STREAM <urn:s> [RANGE 4ms] { ?x <urn:v> ?v }"
+        " OPTIONAL { STREAM <urn:s> [RANGE 4ms] { ?x <urn:w> ?w } } VALUES ?z { 1 UNDEF } }"
+    )
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    for node, predicate in [("a", "v"), ("b", "v"), ("a", "w")]:
+        engine.push("urn:s", (f"<urn:{node}>", f"<urn:{predicate}>", f'"5"{integer}'), 1)
+    # The row comes once for each new solution, and each element makes two of them.
+    expected = [(2, 2, 10)] * 2 + [(4, 4, 20)] * 4
+    assert [row for each in groups for row in each.rows] == [
+        tuple(f'"{number}"{integer}' for number in each) for each in expected
+    ]

@@ -34,17 +34,3 @@ def test_the_table_of_the_paper():
         for tick, expected in enumerate(REACHES):
             rows = [(f"<urn:{one}>", "<urn:reaches>", f"<urn:{two}>") for one, two in expected]
             assert list(emitted.get(tick, ())) == rows, (policy.name, tick)
-
-
-def test_the_output_is_a_stream_that_other_queries_read():
-    engine = Engine()
-    engine.add([(f"<urn:{a}>", "<urn:conn>", f"<urn:{b}>") for a, b in ROOMS])
-    engine.register(QUERY, into="urn:reachable")
-    follower = engine.register(
-        "SELECT ?a ?c { STREAM <urn:reachable> [RANGE 5ms] { ?a <urn:reaches> ?b }"
-        " STREAM <urn:reachable> [NOW] { ?b <urn:reaches> ?c } }"
-    )
-    for tick, (person, room) in enumerate(DETECTED):
-        engine.push("urn:S", (f"<urn:{person}>", "<urn:detectedAt>", f"<urn:{room}>"), tick)
-    chains = [row for emission in follower for row in emission.rows]
-    assert chains == [("<urn:m0>", "<urn:m2>"), ("<urn:m1>", "<urn:m3>")]

@@ -19,6 +19,7 @@ from tests.support.random_continuous_queries import (
     QueryWriter,
     Triple,
     random_elements,
+    with_static,
 )
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
@@ -52,11 +53,7 @@ NEAR: set[Triple] = {
 
 
 def loaded(**options: object) -> Engine:
-    engine = Engine(EngineSettings(**options))  # type: ignore[arg-type]
-    for line in STATIC.strip().splitlines():
-        terms = line.split(" ")[:-1]
-        engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
-    return engine
+    return with_static(Engine(EngineSettings(**options)))  # type: ignore[arg-type]
 
 
 def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:

@@ -120,7 +120,8 @@ VALUELESS = [
 
 def fed(way):
     engine = Engine()
-    query = engine.register("SELECT ?v ?w { STREAM <urn:s> [NOW] { ?s <urn:p> ?v ; <urn:q> ?w } }")
+    text = "SELECT ?s ?v ?w { STREAM <urn:s> [NOW] { ?s <urn:p> ?v ; <urn:q> ?w } }"
+    query = engine.register(text)
     feed = engine.record_feed("urn:s", ["urn:p", "urn:q"], "urn:s/")
     if way == "counting":
         # Then records are made triples.
@@ -137,7 +138,7 @@ def test_values_of_records(value, term, first, way):
     list(query)
     feed.push(1, (value, 0), np.int64(2))
     ((row,),) = [each.rows for each in query]
-    assert row == (term, f'"0"^^<{XSD}integer>')
+    assert row == ("<urn:s/1>", term, f'"0"^^<{XSD}integer>')
 
 
 @pytest.mark.parametrize("way", ["record", "counting"])
@@ -166,8 +167,8 @@ def test_columns_of_all_kinds():
     feed.push_batch(pa.array([1, 2]), pa.record_batch(batch), pa.array([1, 2]))
     rows = [row for each in query for row in each.rows]
     assert rows == [
-        (f'"0.1"^^<{XSD}double>', f'"true"^^<{XSD}boolean>'),
-        (f'"NaN"^^<{XSD}double>', f'"false"^^<{XSD}boolean>'),
+        ("<urn:s/1>", f'"0.1"^^<{XSD}double>', f'"true"^^<{XSD}boolean>'),
+        ("<urn:s/2>", f'"NaN"^^<{XSD}double>', f'"false"^^<{XSD}boolean>'),
     ]
 
 
@@ -177,9 +178,12 @@ def test_integers_of_other_libraries_are_timestamps(engine):
         engine.push("urn:s", GOOD, number)
     engine.advance(np.int32(8))
     assert (engine.time, type(engine.time)) == (8, int)
-    for wrong in (True, np.bool_(True), 1.5, np.float64(2), "3", None):
-        with pytest.raises(TimestampError, match="not an instant"):
+    naive = datetime(2020, 1, 1)  # noqa: DTZ001 (that is what is wrong)
+    for wrong in (True, np.bool_(True), 1.5, np.float64(2), "3", None, naive):
+        with pytest.raises(TimestampError, match=r"not an instant|time zone"):
             engine.push("urn:s", GOOD, wrong)
+    engine.advance(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    assert engine.time == 1_000
 
 
 BAD = [

@@ -1,19 +1,19 @@
 """The cost of an arrival, counted in calls and indexes."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from annotations.terms import QuadPattern, Term, Variable
 from tests.support.counted_calls import counted_calls
+from tests.support.static_graphs import CountingGraph
 from tpf_client.dataflow.codegen import function_code
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.runtime.static.static_cache import evaluate_static
-from tpf_server.continuous.runtime.static.static_data import Dataset, MemoryGraph, StaticData
+from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 
 _PREFIX = "PREFIX : <urn:> "
 STATIC = (
@@ -232,24 +232,11 @@ def test_queries_that_say_the_same_are_computed_once() -> None:
     assert len({id(each.plan) for each in engine.queries.values()}) == 1
 
 
-class _CountingGraph(MemoryGraph):
-    """Counts the triples that are read."""
-
-    read = 0
-
-    def match(
-        self, subject: Term | None, predicate: Term | None, object_: Term | None
-    ) -> Iterator[tuple[Term, Term, Term]]:
-        for triple in super().match(subject, predicate, object_):
-            self.read += 1
-            yield triple
-
-
 def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
     """900 papers of one author among 20,000 are looked up."""
     papers, others = 900, 20_000
     by, name = Term("<urn:by>"), Term("<urn:name>")
-    graph = _CountingGraph()
+    graph = CountingGraph()
     graph.add((Term(f"<urn:paper{n}>"), by, Term("<urn:p0>")) for n in range(papers))
     graph.add((Term(f"<urn:paper{n}>"), by, Term(f"<urn:q{n % 100}>")) for n in range(others))
     graph.add([(Term("<urn:p0>"), name, Term('"0"'))])

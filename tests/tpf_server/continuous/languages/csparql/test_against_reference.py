@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.csparql_reference import AT, TIMES, Clause, Reference, solutions
 from tests.support.examples import examples
+from tests.support.random_continuous_queries import with_static
 from tests.support.random_csparql import STREAMS, clauses, logical, queries, statics, timelines
 from tests.support.random_queries import PREFIX
 from tests.support.random_sparql import QueryWriter, randoms
@@ -31,10 +32,7 @@ def check(
     csparql, sparql = query
     text = PREFIX + csparql.format(" ".join(map(str, sources)))
     reference = Reference(PREFIX + sparql.format(""), sources, static)
-    engine = Engine(instants=InstantSettings(rules=rules))
-    for line in static.splitlines():
-        *terms, _ = line.split()
-        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    engine = with_static(Engine(instants=InstantSettings(rules=rules)), static)
     try:
         registered = engine.register_csparql(text)
     except ContinuousSyntaxError:

@@ -7,7 +7,7 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
-from tests.support.citybench import Sensors, static_store
+from tests.support.citybench import Sensors, SharedGraph, static_store
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.examples import TIMES
@@ -51,25 +51,6 @@ def _for_sparql(text: str) -> str:
     )
 
 
-class _Shared:
-    """A static graph over the store that the reference reads too."""
-
-    def __init__(self, store: ox.Store, graph: ox.NamedNode) -> None:
-        self._store, self._graph = store, graph
-
-    def _quads(self, *terms):
-        from tpf_server.store.static.ox_terms import ox_term
-
-        nodes: list[Any] = [None if term is None else ox_term(term) for term in terms]
-        return self._store.quads_for_pattern(nodes[0], nodes[1], nodes[2], self._graph)
-
-    def match(self, *terms):
-        return ((str(q.subject), str(q.predicate), str(q.object)) for q in self._quads(*terms))
-
-    def count(self, *terms):
-        return sum(1 for _ in self._quads(*terms))
-
-
 def _play(
     static: tuple[ox.Store, ox.Store], name: str
 ) -> tuple[EngineBesideSpark, list[PeriodicAnswer], Reference, int]:
@@ -80,7 +61,7 @@ def _play(
     engine = EngineBesideSpark()
     for each in named.named_graphs():
         assert isinstance(each, ox.NamedNode)
-        engine.attach(_Shared(named, each), each.value)
+        engine.attach(SharedGraph(named, each), each.value)
     registered = engine.register_csparql(text)
     clauses = []
     for clause in parsed.streams:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
-    STATIC,
     CsparqlWriter,
     in_csparql,
     random_clauses,
     random_elements,
+    with_static,
 )
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.instants import builder
@@ -21,18 +21,10 @@ from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.periodic_query import Pace, PeriodicQuery
 
 SECOND = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
-PAIRS = (
-    f"REGISTER QUERY q AS SELECT ?a ?d {SECOND} "
-    "{ ?a <urn:at> ?b . ?b <urn:near> ?c . ?c <urn:near> ?d }"
-)
 
 
 def engine(pace: Pace | None = None) -> Engine:
-    made = Engine(instants=InstantSettings(pace=pace))
-    for line in STATIC.strip().splitlines():
-        terms = line.split(" ")[:-1]
-        made.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
-    return made
+    return with_static(Engine(instants=InstantSettings(pace=pace)))
 
 
 @examples(20)
@@ -60,26 +52,8 @@ def test_declared_and_unseparated_plans_answer_alike(random: Random) -> None:
     assert found[0] == found[1]
 
 
-def near(*pairs: str) -> list[tuple[str, str, str]]:
-    return [(f"<urn:{one}>", "<urn:near>", f"<urn:{other}>") for one, other in map(list, pairs)]
-
-
 def parts(query: PeriodicQuery) -> str:
     return "\n".join(query.explain()["operators"])
-
-
-def test_what_is_static_may_stream_too() -> None:
-    made = Engine()
-    made.add(near("xy", "yz"))
-    wide = PAIRS.replace("RANGE 1s", "RANGE 9s")
-    query = made.register_csparql(wide)
-    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 100)
-    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:x>"), 1100)
-    made.push("urn:s", near("yw")[0], 1200)
-    made.finish()
-    first, second = query
-    assert sorted(first.rows) == [("<urn:a>", "<urn:z>")]
-    assert sorted(second.rows) == [("<urn:a>", "<urn:w>"), ("<urn:a>", "<urn:z>")]
 
 
 def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.support.counted_calls import counted_calls
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.examples import examples
+from tests.support.random_continuous_queries import with_static
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
 from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
@@ -82,8 +83,7 @@ class Beside:
         self.raises = raises
         self.found: list[PeriodicAnswer] = []
         self.expected: list[PeriodicAnswer] = []
-        self.alone = Engine()
-        load(self.alone, static)
+        self.alone = with_static(Engine(), static)
         for change in changes:
             apply(self.alone, change)
         self.alone.register_csparql(text, self.expected.append)
@@ -109,18 +109,12 @@ def apply(engine: Engine, change: Change) -> None:
     (engine.add if adds else engine.remove)([triple])
 
 
-def load(engine: Engine, static: str) -> None:
-    for line in static.splitlines():
-        *terms, _ = line.split()
-        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
-
-
 _Coming = list[tuple[tuple[str, str], int, int, int, int | None]]
 _Timeline = list[tuple[str, int, Triple]]
 
 
-@examples(35)
-@given(comings, st.tuples(logical, logical), statics, timelines, changing)
+@examples(70)
+@given(comings | alike, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_come_and_go_answer_as_each_alone(
     coming: _Coming,
     windows: tuple[tuple[int, int], tuple[int, int]],
@@ -128,31 +122,8 @@ def test_queries_that_come_and_go_answer_as_each_alone(
     timeline: _Timeline,
     changes: list[tuple[int, bool, Triple]],
 ) -> None:
-    check(coming, windows, static, timeline, changes)
-
-
-@examples(35)
-@given(alike, st.tuples(logical, logical), statics, timelines, changing)
-def test_queries_that_differ_in_constants_answer_as_each_alone(
-    coming: _Coming,
-    windows: tuple[tuple[int, int], tuple[int, int]],
-    static: str,
-    timeline: _Timeline,
-    changes: list[tuple[int, bool, Triple]],
-) -> None:
-    check(coming, windows, static, timeline, changes)
-
-
-def check(
-    coming: _Coming,
-    windows: tuple[tuple[int, int], tuple[int, int]],
-    static: str,
-    timeline: _Timeline,
-    changes: list[tuple[int, bool, Triple]],
-) -> None:
     """Compare queries in one engine with each in its own."""
-    engine = Engine()
-    load(engine, static)
+    engine = with_static(Engine(), static)
     changed: list[Change] = []
     running: dict[int, Beside] = {}
     everybody: list[Beside] = []

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.examples import examples
+from tests.support.static_graphs import HeldStore
 from tests.tpf_server.continuous.languages.cqels.test_static_changes import QUERIES, arrivals
 from tests.tpf_server.continuous.service.test_web import EPOCH, Site, element
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
@@ -19,7 +20,7 @@ from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.semantics import PAPER_RSTREAM
 from tpf_server.continuous.runtime.static.static_cache import Preparation
-from tpf_server.continuous.runtime.static.static_data import StoreGraph, agrees
+from tpf_server.continuous.runtime.static.static_data import StoreGraph
 from tpf_server.store.protocols import StaticStore
 
 PERIODIC = {
@@ -36,29 +37,11 @@ stores = st.dictionaries(
 )
 
 
-class Held:
-    """A store of quads."""
-
-    def __init__(self, version: str, quads: Sequence[Quad], read: Callable[[], None]) -> None:
-        self.version = version
-        self._quads = quads
-        self._read = read
-
-    def quads(self, pattern: QuadPattern, offset: int, limit: int) -> list[Quad]:
-        self._read()
-        found = [each for each in dict.fromkeys(self._quads) if agrees(pattern, each)]
-        return found[offset : offset + limit]
-
-    def count(self, pattern: QuadPattern) -> int:
-        assert any(is_variable(term) for term in pattern)
-        return len(self.quads(pattern, 0, 1000))
-
-
 def graph(
     version: str, name: str, quads: Triples, read: Callable[[], None] = lambda: None
 ) -> StoreGraph:
     held = [Quad(Term(s), Term(p), Term(o), Term(name)) for s, p, o in quads]
-    return StoreGraph(cast("StaticStore", Held(version, held, read)), Term(name))
+    return StoreGraph(cast("StaticStore", HeldStore(version, held, read)), Term(name))
 
 
 def exchange(engine: Engine, version: str, parts: dict[Term, Triples], how: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tests.support.static_graphs import HeldStore
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM
@@ -81,22 +82,6 @@ def test_files_are_read_as_stores_read_them(tmp_path: Path) -> None:
             graph.load(tmp_path / name)
 
 
-class _Held:
-    """A store with a version and the objects of one subject and predicate."""
-
-    def __init__(self, version: str, *objects: str) -> None:
-        self.version = version
-        self._quads = [Quad(A, P, Term(each), DEFAULT_GRAPH) for each in objects]
-
-    def quads(self, pattern: QuadPattern, offset: int, limit: int) -> list[Quad]:
-        if pattern.predicate not in (P, "?.any1"):
-            return []
-        return self._quads[offset : offset + limit]
-
-    def count(self, pattern: QuadPattern) -> int:
-        return len(self.quads(pattern, 0, 1000))
-
-
 def test_stores_are_exchanged_for_others() -> None:
     """Common triples are no change; equal versions are not read."""
     engine = Engine(EngineSettings(semantics=PAPER))
@@ -111,14 +96,15 @@ def test_stores_are_exchanged_for_others() -> None:
 
     engine.static.on_change(listen)
 
-    def exchange(store: _Held) -> None:
+    def exchange(version: str, *objects: str) -> None:
+        store = HeldStore(version, [Quad(A, P, Term(each)) for each in objects])
         graph = StoreGraph(cast("StaticStore", store))
         engine.static.exchange({DEFAULT_GRAPH: [graph], engine.name("g"): [graph]})
 
     engine.add([(A, P, '"kept"')], "g")
-    exchange(_Held("1", '"one"', '"both"'))
-    exchange(_Held("1"))
-    exchange(_Held("2", '"both"', '"two"'))
+    exchange("1", '"one"', '"both"')
+    exchange("1")
+    exchange("2", '"both"', '"two"')
     assert heard == ["<http://localhost/g>", *([DEFAULT_GRAPH, "<http://localhost/g>"] * 2)]
     assert [sorted(str(row[0]) for row in each.rows) for each in added] == [
         ['"kept"'], ['"both"', '"one"'], ['"two"'],
