@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.any_language import register
-from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import (
-    ElementError,
     JoinLimitError,
     UnknownStreamError,
     WindowLimitError,
@@ -79,16 +78,6 @@ def test_triples_counts_triples_and_not_elements():
         (1, "a"), (1, "ab"), (1, "bc"), (1, "cd"), (1, "de"), (2, "ef"),
     ]  # fmt: skip
     assert answered("TRIPLES 2 TUMBLING", arrivals) == [(1, "ab"), (1, "cd"), (2, "ef")]
-
-
-def test_now_holds_what_has_the_time_of_the_arrival():
-    arrivals = [(1, "a"), (1, "b"), (2, "c")]
-    assert played("NOW", arrivals, semantics="paper-rstream") == [(1, "a"), (1, "ab"), (2, "c")]
-
-
-def test_all_holds_everything_since_the_registration():
-    arrivals = [(1, "a"), (10**9, "b")]
-    assert played("ALL", arrivals, semantics="paper-rstream") == [(1, "a"), (10**9, "ab")]
 
 
 def test_windows_are_bags_in_cqels_and_graphs_in_c_sparql():
@@ -188,37 +177,6 @@ def test_a_stream_that_is_behind_has_its_own_time():
     assert engine.dropped == 0
 
 
-@pytest.mark.parametrize(
-    ("patience", "found", "late"),
-    [
-        # It answers as soon as one of its streams has passed an instant,
-        (0, {1: "x", 2: "x", 3: "by", 4: "bcy", 5: "cz"}, 1),
-        # or when all have, or one is out of reach of the others.
-        (2, {1: "ax", 2: "ax", 3: "by", 4: "bcy"}, 0),
-    ],
-)
-def test_a_query_waits_for_its_streams_that_are_behind(patience, found, late):
-    engine = Engine(instants=InstantSettings(patience=patience))
-    both = engine.register_csparql(
-        f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms]"
-        f" FROM STREAM <urn:t> [RANGE 2ms STEP 1ms] {BODY}"
-    )
-    alone = engine.register_csparql(f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms] {BODY}")
-    elements = [
-        ("t", "x", 1), ("t", "y", 3), ("far", "o", 50_000), ("s", "a", 1),
-        ("s", "b", 3), ("s", "c", 4), ("t", "z", 5), ("s", "d", 6),
-    ]  # fmt: skip
-    for stream, name, at in elements:
-        engine.push(f"urn:{stream}", (f"<urn:{name}>", "<urn:p>", "<urn:o>"), at)
-    assert values(both) == found
-    assert values(alone) == {1: "a", 2: "a", 3: "b", 4: "bc", 5: "c"}
-    assert (both.late, alone.late) == (late, 0)
-
-
-def values(query):
-    return {each.at: "".join(sorted(short(row[0]) for row in each.rows)) for each in query}
-
-
 def test_a_graph_is_one_tick_and_its_triples_need_not_match_together():
     both = "{ ?a <urn:p> ?b . ?c <urn:p> ?b }"
     assert played("RANGE 9ms", [(1, "ab")], body=both) == [(1, "aabb")]
@@ -227,16 +185,6 @@ def test_a_graph_is_one_tick_and_its_triples_need_not_match_together():
 
 
 # --------------------------------------------------------------------------------- refusals
-
-
-def test_a_malformed_element_is_an_error_and_changes_nothing():
-    engine, periodic = Engine(), Engine()
-    query = register(engine, f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
-    for each in (engine, periodic):
-        with pytest.raises(ElementError):
-            each.push("urn:s", [("<urn:a>", "<urn:p>", "<urn:o>"), ("<urn:a>", "<urn:p>", "o")], 1)
-    assert list(query) == []
-    assert engine.arrivals == 0
 
 
 def test_unknown_streams_are_made_or_refused_and_graphs_are_empty():

@@ -143,6 +143,7 @@ def test_a_chain_may_be_longer_than_python_nests_loops():
         ),
         ("SERVICE <urn:e> { ?a <urn:q> ?c }", "cannot be asked from here"),
         ("FILTER (" + " + ".join(["1"] * 3000) + " > 1)", "nested too deeply"),
+        ("FILTER (" + "!" * 3000 + "?a)", "nested too deeply"),
         ("OPTIONAL { ?a <urn:q> ?c } " * 3000, "nested too deeply"),
     ],
 )

@@ -1,7 +1,5 @@
 """CQELS-QL: what parses, to what, and where errors point."""
 
-from pathlib import Path
-
 import pytest
 
 from annotations.terms import Variable
@@ -9,7 +7,6 @@ from tpf_client.sparql.algebra import Aggregate, Group, VariableRef, walk
 from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.runtime.errors import (
     ContinuousSyntaxError,
-    UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.runtime.windows.specification import (
     All,
@@ -20,22 +17,6 @@ from tpf_server.continuous.runtime.windows.specification import (
     parse_window,
 )
 
-DATA = Path(__file__).parents[6] / "shared" / "data"
-PUBLISHED = [
-    *sorted((DATA / "conference" / "queries").glob("*.rq")),
-    *sorted((DATA / "citybench" / "queries" / "cqels").glob("*.rq")),
-]
-
-
-@pytest.mark.skipif(not PUBLISHED, reason="the shared data are absent")
-@pytest.mark.parametrize(
-    "path", PUBLISHED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}"
-)
-def test_published_queries_parse(path):
-    query = parse(path.read_text())
-    assert query.windows
-    assert query.query.form in ("SELECT", "CONSTRUCT")
-
 
 @pytest.mark.parametrize(
     ("text", "window"),
@@ -43,13 +24,8 @@ def test_published_queries_parse(path):
         ("NOW", Now()),
         ("all", All()),
         ("Range 3s", Range(3000)),
-        ("range 3s ", Range(3000)),
-        ("RANGE 3000ms", Range(3000)),
-        ("RANGE 30 minutes", Range(1_800_000)),
         ("RANGE 1h 30m", Range(5_400_000)),
-        ("RANGE 1h30m", Range(5_400_000)),
-        ("RANGE 2d", Range(172_800_000)),
-        ("RANGE 1500000ns", Range(1)),
+        ("RANGE 1h30m ", Range(5_400_000)),
         ("range 20s slide 1s", Range(20_000, 1000)),
         ("TRIPLES 1", Triples(1)),
     ],
@@ -153,14 +129,3 @@ def test_errors_point_at_the_place(text, line, column):
     assert source == text.split("\n")[line - 1]
     assert len(caret) == column
     assert caret[-1] == "^"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * { STREAM <urn:s> [NOW] { ?a ?b ?c } FILTER(" + "!" * 3000 + "?a) }",
-    ],
-)
-def test_what_cannot_be_continuous_is_refused(text):
-    with pytest.raises(UnsupportedContinuousQueryError):
-        parse(text)

@@ -387,12 +387,3 @@ def test_queries_together_emit_as_each_alone() -> None:
 
     check()
     assert spared > 50
-
-
-def test_everything_is_emitted_for_every_instance() -> None:
-    """Also where another instance has rows, and this one has none."""
-    engine = Engine(EngineSettings(semantics=PAPER_RSTREAM))
-    text = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> <urn:n0> } }"
-    queries = [engine.register(text.replace("n0", f"n{number}")) for number in range(3)]
-    engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:n1>"), 1)
-    assert [[len(each.rows) for each in query] for query in queries] == [[0], [1], [0]]

@@ -105,7 +105,7 @@ def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("name", NAMES if TIMES > 1 else ("Q2", "Q3", "Q6", "Q10", "Q12"))
+@pytest.mark.parametrize("name", NAMES if TIMES > 1 else ("Q3", "Q6", "Q12"))
 def test_query_on_spark(
     spark: Any, static: tuple[ox.Store, ox.Store], tmp_path: Path, name: str
 ) -> None:

@@ -221,17 +221,6 @@ def test_the_bar_that_was_a_galeotto() -> None:
     assert run.rows == [(4 * HOUR, [("bar", "for", "francesca"), ("bar", "for", "paolo")])]
 
 
-def test_the_last_elements() -> None:
-    run = Run("""
-        REGISTER RSTREAM <o> AS SELECT ?x ?y
-        FROM NAMED WINDOW <w> ON <s> [ELEMENTS 2 STEP 2] WHERE { WINDOW <w> { ?x :a ?y } }""")
-    run.push(*((n, f"e{n} a 1;e{n} a 2") for n in range(1, 6)))
-    assert run.rows == [
-        (2, [("e1", "1"), ("e1", "2"), ("e2", "1"), ("e2", "2")]),
-        (4, [("e3", "1"), ("e3", "2"), ("e4", "1"), ("e4", "2")]),
-    ]
-
-
 def test_forms() -> None:
     windows = "FROM NAMED WINDOW <w> ON <s> [RANGE 2s STEP 1s] WHERE { WINDOW <w> { ?x :a ?y } }"
     asked = Run(f"REGISTER ISTREAM <o> AS ASK {windows}").push((500, "e a 1"), (9_000, "e a 1"))
@@ -360,15 +349,6 @@ def test_graph_inside_window(where: str, expected: str, window: str) -> None:
     shown = [tuple(short(value) for value in row) for row in run.answers[-1].rows]
     wanted = [tuple(each.replace("-", "").split(" ")) for each in expected.split("; ") if each]
     assert sorted(shown) == sorted(wanted)
-
-
-def test_elements_without_a_graph_move_windows_that_count() -> None:
-    run = Run(
-        "SELECT ?g FROM NAMED WINDOW :w ON :s [ELEMENTS 2] { WINDOW :w { GRAPH ?g { ?s :p ?o } } }"
-    )
-    run.push((1, "a p 1"), graph="g").push((2, "a p 1"), (3, "a p 1"))
-    assert run.rows == [(1, [("g",)]), (2, [("g",)])]
-    assert len(run.answers) == 3
 
 
 def test_graphs_are_kept_only_where_a_query_asks_for_them() -> None:

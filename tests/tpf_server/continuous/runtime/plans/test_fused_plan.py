@@ -398,24 +398,6 @@ def test_answers_in_which_keys_have_equal_values_are_ordered_as_the_operators_do
         assert found[0] == found[1], seed
 
 
-@pytest.mark.parametrize("order", ["DESC(?a) ?n", "DESC(?a)"])
-def test_an_answer_is_in_the_order_of_the_operators(kernel, order):
-    text = (
-        "SELECT ?n (COUNT(*) AS ?a) {{ " + STAR + " }} GROUP BY ?n ORDER BY " + order + " LIMIT 3"
-    )
-    found = []
-    for wanted in ("off", kernel):
-        engine = Engine(EngineSettings(semantics=PAPER_ANSWER, kernel=wanted))
-        query = engine.register(text.format(width=30))
-        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
-        for first in range(0, 120, 40):
-            some = list(range(first, first + 40))
-            feed.push_batch(pa.array(some), batch([each % 7 for each in some]), pa.array(some))
-        found.append(list(query))
-        assert len(found[-1]) > 60
-    assert found[0] == found[1]
-
-
 def test_what_is_no_number_is_for_the_operators_and_nothing_is_lost(kernel):
     whole = pa.array([1, 7, -7])
     text = "SELECT ?k (MEDIAN(?n) AS ?a) (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k"
@@ -452,15 +434,6 @@ def test_an_explanation_says_who_took_the_last_batch(kernel, tie):
         taken = any(each.elsewhere for each in engine.stream("urn:s").inputs)
         assert taken == (tie != "?k")
         assert batches(query)[::2] == ((kernel, "") if taken else ("off", UNFIT))
-
-
-def test_terms_that_are_in_the_window_are_not_forgotten(kernel):
-    engine, query, feed = engine_of(FUSED[1], kernel=kernel)
-    some = np.arange(50)
-    feed.push_batch(pa.array(some), batch(some.tolist(), '"kept"'), pa.array(some))
-    engine.sweep()
-    feed.push_batch(pa.array(some + 50), batch([60] * 50, '"kept"'), pa.array(some + 50))
-    assert {row[0] for each in query for row in each.rows} == {'"kept"'}
 
 
 @pytest.mark.parametrize("key", ["?k", '(CONCAT(STR(?k), "x") AS ?k)', "(STR(?n) AS ?k)"])
@@ -503,18 +476,6 @@ def test_terms_that_are_computed_of_groups_are_not_taken_for_forgotten_ones(kern
         found.append([each.rows for each in query])
     assert found[0] == found[1]
     assert len(found[0]) > 50
-
-
-@pytest.mark.parametrize("text", CONSTANTS)
-def test_a_constant_may_be_a_key_or_what_is_aggregated(kernel, text, monkeypatch):
-    some = [(each, (Decimal(each % 5), each % 3, '"a"', '"m"'), each) for each in range(60)]
-    steps = [("batch", some[:30]), ("batch", some[30:])]
-    text = text.format(width=20)
-    *found, fused = play([text], PAPER, steps, kernel, monkeypatch)
-    *wanted, _ = play([text], PAPER, steps, "off", monkeypatch)
-    assert found == wanted
-    assert fused == len(some)
-    assert len(found[0]) > 10
 
 
 def test_an_interrupted_batch_leaves_nothing_that_has_not_arrived(kernel):

@@ -91,13 +91,6 @@ def test_rows_that_are_remembered(several: list[list[Copies]], names: list[str])
                 assert remembering.made(encoded) == found
 
 
-def test_ask() -> None:
-    """The empty row, where it is true."""
-    assert _rows("ASK { STREAM <urn:s> [NOW] { ?a ?b ?c } }", [(("<urn:a>", None, None), 1)]) == (
-        (),
-    )
-
-
 def _is_triple(triple: Sequence[str | None]) -> bool:
     subject, predicate, value = triple
     return bool(

@@ -1,6 +1,5 @@
 """Files of records give the same elements and answers as lines."""
 
-import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from tpf_server.continuous.runtime.elements.elements import Element
-from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.service.cli import app, merged_streams, read_stream
 
 NAMES = ["urn:k", "urn:x", "urn:t"]
@@ -121,49 +119,8 @@ def _terms(output: str) -> list[str]:
     return [line.split("\t", 2)[2] for line in output.splitlines()]
 
 
-def test_a_stream_that_is_alone_comes_in_batches(tmp_path: Path) -> None:
-    records = written(tmp_path / "stream.arrow", some_rows())
-    said = json.loads(run(RANKED, "--stream", f"urn:s={records}", "--explain"))
-    assert said["batches"]["operators"] == ["window", "groups", "order"]
-    table = tmp_path / "results.arrow"
-    run(RANKED, "--stream", f"urn:s={records}", "--format", "arrow", "--output", table)
-    assert pa.ipc.open_stream(table.read_bytes()).read_all().num_rows > 20
-
-
 def table(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
-
-
-@pytest.mark.parametrize(
-    ("batch", "message"),
-    [
-        (table(timestamp=[1], x=[1]), "expected columns timestamp and subject"),
-        (table(subject=["<urn:a>"], x=[1]), "expected columns timestamp and subject"),
-        (
-            table(timestamp=["x"], subject=["<urn:a>"], **{"urn:x": [1]}),
-            "timestamps cannot be a column of str",
-        ),
-        (table(timestamp=[1], subject=["<urn:a>"], **{"urn:x": [None]}), "no value"),
-        (table(timestamp=[1], subject=['"a"'], **{"urn:x": [1]}), "not a (subject|triple)"),
-        (table(timestamp=[1], subject=["<urn:a>"], **{"urn:x": ["bare"]}), "not a term: 'bare'"),
-    ],
-)
-def test_what_is_wrong_is_said(tmp_path: Path, batch: pa.RecordBatch, message: str) -> None:
-    path = tmp_path / "stream.arrow"
-    with pa.ipc.new_stream(str(path), batch.schema) as writer:
-        writer.write_batch(batch)
-    with pytest.raises(ElementError, match=message):
-        _check(path)
-    for query in (PLAIN, PERIODIC):
-        refused = CliRunner().invoke(app, ["run", query, "--stream", f"urn:s={path}"])
-        assert refused.exit_code == 1
-        assert re.search(message, refused.output)
-
-
-def _check(path: Path) -> None:
-    for _, _, item in read_stream("urn:s", path):
-        if isinstance(item, ElementError):
-            raise item
 
 
 @pytest.mark.parametrize("content", [b"", b"1\t<urn:a>\t<urn:b>\t<urn:c>\n", b"ARROW1 and no more"])
