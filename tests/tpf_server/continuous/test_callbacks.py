@@ -1,7 +1,7 @@
 """Callbacks and expressions that raise, close, register and push do nothing to other queries."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -29,29 +29,16 @@ COUNTED = (
 Take = Callable[[Any], None]
 
 
-class Registered(Protocol):
-    """A query of either engine."""
-
-    state: str
-    error: Exception | None
-
-    def close(self) -> None: ...
-
-    def explain(self) -> dict[str, Any]: ...
-
-
 class Hall:
     """An engine with three queries that differ in a constant."""
 
     def __init__(self, text: str) -> None:
         self.engine: Any = Engine()
         self.text = text
-        self.queries: list[Registered] = []
+        self.queries: list[Any] = []
 
-    def add(self, take: Take) -> Registered:
-        query: Registered = register(self.engine, self.text % len(self.queries), take)
-        self.queries.append(query)
-        return query
+    def add(self, take: Take) -> None:
+        self.queries.append(register(self.engine, self.text % len(self.queries), take))
 
     def push(self, at: int) -> None:
         triples = [(f"<urn:a{at % 2}>", P, f"<urn:b{at}>")]
@@ -191,9 +178,14 @@ LANGUAGES = {
 }
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    ("language", "policy"),
+    [
+        *((each, CQELS_POLICY) for each in ("CQELS", "SLIDE")),
+        *((each, PAPER) for each in LANGUAGES),
+    ],
+)
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("policy", [CQELS_POLICY, PAPER])
 def test_an_expression_that_raises_stops_its_query_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -54,12 +54,6 @@ def test_the_setting_decides(kernel):
         assert found == {"kernel": kernel, "operators": ["window", "groups", "order"]}
 
 
-def test_elements_that_are_put_in_order_come_one_by_one():
-    found = batches(RANKED, stream_lateness=5)
-    assert (found["kernel"], found["operators"]) == ("off", [])
-    assert "put in order one by one" in found["reason"]
-
-
 def test_the_environment_of_the_library_does_not(monkeypatch):
     usual = batches(RANKED)
     monkeypatch.setenv("LIVE_LINKED_DATA_KERNEL", "off")

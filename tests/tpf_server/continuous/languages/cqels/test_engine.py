@@ -198,7 +198,7 @@ def test_the_first_few_by_several_keys(order, kind):
 KINDS = {
     "join": PAIRS,
     "joined groups": (
-        "SELECT ?b ?n ?m (?n / ?m AS ?r) {"
+        "SELECT ?b ?n ?m ?d (?n / ?m AS ?r) {"
         " { SELECT ?b (SUM(?c) AS ?n) (MEDIAN(?c) AS ?d) { STREAM <urn:s> [RANGE 900ms]"
         " { ?a <urn:p> ?b . ?a <urn:v> ?c } } GROUP BY ?b }"
         " { SELECT ?b (COUNT(?a) AS ?m) { STREAM <urn:s> [RANGE 300ms] { ?a <urn:p> ?b } }"

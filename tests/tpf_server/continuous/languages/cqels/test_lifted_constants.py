@@ -17,7 +17,8 @@ from tpf_server.continuous.runtime.semantics import CQELS, PAPER, Semantics
 
 ONE, TWO = "STREAM <urn:s1> [W] { ?a <urn:p> ?b }", "STREAM <urn:s2> [V] { ?b <urn:v> ?c }"
 GROUPS = f"{ONE} OPTIONAL {{ {TWO} }}"
-QUERIES = {
+VALUES = "STREAM <urn:s1> [W] { ?a <urn:v> ?v }"
+RECOMPUTED = {
     "ordered": f"SELECT ?a ?b {{ {ONE} }} ORDER BY DESC(?b) ?a @SLICE",
     "ordered by what is hidden": f"SELECT ?a {{ {ONE} }} ORDER BY DESC(?b) ?a @SLICE",
     "distinct": f"SELECT DISTINCT ?b {{ {ONE} }} ORDER BY ?b @SLICE",
@@ -63,6 +64,26 @@ QUERIES = {
     "all of them": f"SELECT (COUNT(?a) AS ?n) {{ {ONE} }} HAVING(COUNT(?a) >= @C)",
 }
 """Each differs in the windows too, if it is told to."""
+QUERIES = RECOMPUTED | {
+    "types": f"SELECT ?a ?v {{ {VALUES} FILTER(?v > @T) }}",
+    "between": f"SELECT ?a ?v {{ {VALUES} FILTER(?v >= @T && ?v < @D) }}",
+    "a term": f"SELECT ?a ?b {{ {ONE} FILTER(?b = @N) }}",
+    "in a star": "SELECT ?a ?b { STREAM <urn:s1> [W] { ?a <urn:p> ?b . ?a <urn:q> @N }"
+    " FILTER(?b = <urn:n1>) }",
+    "in a pattern and a condition": "SELECT ?a ?v { STREAM <urn:s1> [W] { ?a <urn:p> @N }"
+    f" {VALUES} FILTER(@T < ?v) }}",
+    "of a sum": f"SELECT ?a ?w {{ {ONE} STREAM <urn:s2> [W] {{ ?b <urn:v> ?v }}"
+    " FILTER(?v + 1 <= @T) BIND(?v AS ?w) }",
+    "groups and conditions": f"SELECT ?a (SUM(?v) AS ?n) {{ {VALUES} FILTER(?v != @D) }} GROUP BY"
+    " ?a HAVING(SUM(?v) <= @T && ?a != <urn:n0>)",
+    "constructed": f"CONSTRUCT {{ ?a <urn:made> ?v }} {{ {VALUES} FILTER(?v > @T) }}",
+    "two conditions": f"SELECT ?a ?v {{ {VALUES} ?a <urn:near> ?b FILTER(?b = @N)"
+    " FILTER(?v < @T) FILTER NOT EXISTS { ?a <urn:kind> ?k } }",
+}
+"""Constants of several types, and several of them."""
+
+
+DIGITS, TYPES = ("2", "10", "11"), ("0", "1", "2", "2.5", "10", "1.0e0", '"1"')
 
 
 def filled(random: Random, query: str, *, windows: bool) -> list[str]:
@@ -78,6 +99,8 @@ def filled(random: Random, query: str, *, windows: bool) -> list[str]:
         part += f" LIMIT {limit}" if limit is not None else ""
         text = query.replace("@SLICE", part).replace("@C", random.choice(["0", "1", "2", "1.5"]))
         text = text.replace("@N", random.choice(NODES))
+        for name, choices in (("@D", DIGITS), ("@T", TYPES)):
+            text = text.replace(name, random.choice(choices)) if name in text else text
         text = text.replace("[W]", f"[RANGE {width}{ends}]" if fixed is None else f"[{fixed}]")
         found.append(text.replace("[V]", f"[RANGE {other}ms]"))
     return found
@@ -102,7 +125,7 @@ def test_queries_together_emit_as_each_alone(kind: str) -> None:
 @example(Random(90001646))
 def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
     """They come and go between the elements of two streams."""
-    template = random.choice([each for each in QUERIES.values() if "CONSTRUCT" not in each])
+    template = random.choice([each for each in RECOMPUTED.values() if "CONSTRUCT" not in each])
     if "ORDER BY" not in template:
         template = template.replace("@SLICE", "")  # which rows are the first is for nobody to say
     if random.random() < 0.3:

@@ -1,5 +1,6 @@
 """The cost of an arrival, counted in calls and indexes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tpf_server.continuous.runtime.static.static_cache import evaluate_static
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 
 _PREFIX = "PREFIX : <urn:> "
+Events = list[tuple[int, tuple[str, str, str]]]
 STATIC = (
     _PREFIX + "SELECT ?who ?mate { STREAM <urn:s> [TRIPLES 1] { ?who :at ?room }"
     " STREAM <urn:s> [RANGE 5s] { ?mate :at ?room }"
@@ -46,7 +48,7 @@ def _ignore(_emission: Emission) -> None:
     pass
 
 
-def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
+def _detections(count: int) -> Events:
     people = [f"<urn:{kind}{number}>" for number in range(5) for kind in "pm"]
     return [
         (1000 + 10 * i, (people[i % 10], "<urn:at>", f"<urn:room{i // 2 % 3}>"))
@@ -54,17 +56,14 @@ def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
     ]
 
 
-def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> int:
+def _push(engine: Engine, events: Events, stream: str = "<urn:s>") -> None:
+    for at, triple in events:
+        engine.push(stream, triple, at)
+
+
+def _calls(engine: Engine, events: Events, stream: str = "<urn:s>") -> int:
     """Count the functions that arrivals call, including builtins."""
-    return _calls_on(engine, "<urn:s>", events)
-
-
-def _calls_on(engine: Engine, stream: str, events: list[tuple[int, tuple[str, str, str]]]) -> int:
-    def push() -> None:
-        for at, triple in events:
-            engine.push(stream, triple, at)
-
-    return counted_calls(push)
+    return counted_calls(partial(_push, engine, events, stream))
 
 
 TWO_WINDOWS = (
@@ -105,7 +104,7 @@ def test_cost_follows_the_instances_that_match(query: str, between: bool) -> Non
         assert len({each.plan for each in engine.queries.values()}) <= 3
         events = _detections(1300)
         # Routes settle first: how often they are looked at follows the arrivals, not the queries.
-        _calls(engine, events[:1100])
+        _push(engine, events[:1100])
         emitted = {name: each.emitted for name, each in engine.queries.items()}
         found.append(_calls(engine, events[1100:]))
         busy = [n for n, each in engine.queries.items() if each.emitted > emitted[n]]
@@ -155,8 +154,7 @@ def test_windows_that_no_row_asks_have_no_index() -> None:
     )
     assert query.plan is not None
     ((window, _),) = query.plan.leaves.subscriptions
-    for at, triple in _detections(9):
-        engine.push("<urn:s>", triple, at)
+    _push(engine, _detections(9))
     indexed = [not window.bag.idle]
     assert [row for each in query for row in each.rows] == [
         (triple[0], '"first"') for _, triple in _detections(9) if triple[2] == "<urn:room0>"
@@ -164,8 +162,7 @@ def test_windows_that_no_row_asks_have_no_index() -> None:
     graph.add([(Term("<urn:room1>"), Term("<urn:name>"), Term('"second"'))])
     engine.static.changed(Term(""))
     indexed.append(not window.bag.idle)
-    for at, triple in _detections(600)[9:]:
-        engine.push("<urn:s>", triple, at)
+    _push(engine, _detections(600)[9:])
     assert [*indexed, not window.bag.idle] == [False, True, False]
 
 
@@ -224,8 +221,7 @@ def test_queries_that_say_the_same_are_computed_once() -> None:
     assert late.plan is not queries[0].plan
     for query in queries[:-1]:
         query.close()
-    at, triple = _detections(201)[-1]
-    engine.push("<urn:s>", triple, at)
+    _push(engine, _detections(201)[-1:])
     assert emissions[0] == alone
     assert len(emissions[-1]) > len(alone)
     queries[-1].close()
@@ -274,7 +270,7 @@ def test_who_is_told_the_same_is_told_together(constant: str, between: bool) -> 
         assert len({each.plan for each in engine.queries.values()}) <= 2
         triple = ("<urn:p>", "<urn:seen>", '"1000"^^<http://www.w3.org/2001/XMLSchema#integer>')
         told.clear()
-        calls = _calls_on(engine, "<urn:s>", [(1000 + n, triple) for n in range(20)])
+        calls = _calls(engine, [(1000 + n, triple) for n in range(20)])
         assert len(told) == 20 * count
         found.append((calls, len(told)))
     (few, less), (many, more) = found
@@ -303,7 +299,7 @@ def test_an_order_is_kept_once_for_all_limits(kind: str) -> None:
             engine.register(FIRST[kind] % (number + 20), _ignore)
         assert len({each.plan for each in engine.queries.values()}) == 2
         events = _detections(300)
-        _calls(engine, events[:200])
+        _push(engine, events[:200])
         emitted = sum(each.emitted for each in engine.queries.values())
         calls = _calls(engine, events[200:])
         told = sum(each.emitted for each in engine.queries.values()) - emitted
@@ -344,9 +340,8 @@ def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantic
         events = _detections(1100)
         while engine._until_housekeeping < 60:
             engine.push("<urn:s0>", events[0][1], 1000)
-        for at, triple in events[:30]:
-            engine.push("<urn:s0>", triple, at)
-        found.append(_calls_on(engine, "<urn:s0>", events[30:50]))
+        _push(engine, events[:30], "<urn:s0>")
+        found.append(_calls(engine, events[30:50], "<urn:s0>"))
     assert found[0] == found[1]
 
 
@@ -374,7 +369,7 @@ def test_an_offset_costs_where_its_rows_change() -> None:
             engine.register(OFFSETS % number, _ignore)
         assert len({each.plan for each in engine.queries.values()}) == 2
         events = _detections(1300)
-        _calls(engine, events[:1100])
+        _push(engine, events[:1100])
         emitted = sum(each.emitted for each in engine.queries.values())
         calls = _calls(engine, events[1100:])
         found.append((calls, sum(each.emitted for each in engine.queries.values()) - emitted))

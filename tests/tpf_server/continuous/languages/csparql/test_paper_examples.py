@@ -359,8 +359,7 @@ BROKERS = [
 ]
 
 
-@pytest.mark.parametrize("conjunction", ["^^", "&&"])
-def test_total_amount_of_brokers(engine: Engine, conjunction: str) -> None:
+def test_total_amount_of_brokers(engine: Engine) -> None:
     text = """
 REGISTER QUERY TotalAmountPerDayAndBroker AS
 PREFIX b: <http://brokerscentral.org/accounts#>
@@ -377,7 +376,7 @@ WHERE {
   FILTER (?country = 'CH' ^^ ?amount >= 10)
 }
 AGGREGATE { (?total, SUM(?amount), ?broker) }
-""".replace("^^", conjunction)
+"""
     engine.add(map(triple, BROKERS), "http://brokerscentral.org/brokers.rdf")
     # The default graph of the repository is not asked: the query says FROM.
     engine.add([triple('b:dora b:is_from "CH"')])

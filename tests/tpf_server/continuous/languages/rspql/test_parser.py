@@ -11,10 +11,19 @@ from tpf_server.continuous.runtime.errors import (
 from tpf_server.continuous.service.hosting import CSPARQL, RSPQL, semantics_of
 
 WHERE = "WHERE { WINDOW <w> { ?s ?p ?o } }"
+NOON, WEEK = '"noon"', '"1969-W01-1T00:00:00Z"'
 
 
 def query(window: str = "[RANGE PT10S STEP PT5S]", head: str = "", where: str = WHERE) -> str:
     return f"{head} SELECT * FROM NAMED WINDOW <w> ON <s> {window} {where}"
+
+
+def registered(said: str, window: str = "[RANGE PT10S STEP PT5S]") -> str:
+    return query(window, head=f"REGISTER RSTREAM <o> {said} AS")
+
+
+def inside(body: str) -> str:
+    return query(where=f"{{ WINDOW <w> {{ {body} }} }}")
 
 
 @pytest.mark.parametrize(
@@ -116,53 +125,23 @@ def test_what_the_text_does_not_say_is_given() -> None:
         (query("[TRIPLES 5]"), "expected RANGE, FROM or ELEMENTS", "TRIPLES"),
         (query("[ELEMENTS 0]"), "expected a number of elements, found '0'", "0]"),
         (query("[FROM NOW-5s TO NOW-9s]"), "a window begins before it ends", "FROM"),
-        (
-            query('[RANGE 5s STARTING AT "noon"]'),
-            "'noon' is no instant with a time zone",
-            '"noon"]',
-        ),
-        (
-            query('[RANGE 5s STARTING AT "1969-W01-1T00:00:00Z"]'),
-            "'1969-W01-1T00:00:00Z' is no instant with a time zone",
-            '"1969',
-        ),
+        (query(f"[RANGE 5s STARTING AT {NOON}]"), "'noon' is no instant with a time zone", NOON),
+        (query(f"[RANGE 5s STARTING AT {WEEK}]"), "00Z' is no instant with a time zone", WEEK),
         (query(head="REGISTER QUERY <o> AS"), "expected STREAM, ISTREAM, DSTREAM", "QUERY"),
         (query(head="REGISTER RSTREAM o AS"), "expected the IRI of the output stream", "o"),
+        (registered("REPORT NEVER"), "expected WINDOW CLOSE, CONTENT", "NEVER"),
         (
-            query(head="REGISTER RSTREAM <o> REPORT NEVER AS"),
-            "expected WINDOW CLOSE, CONTENT",
-            "NEVER",
-        ),
-        (
-            query(head="REGISTER RSTREAM <o> REPORT WINDOW CLOSE, WINDOW CLOSE AS"),
+            registered("REPORT WINDOW CLOSE, WINDOW CLOSE"),
             "this strategy stands here twice",
             "WINDOW",
         ),
-        (query(head="REGISTER RSTREAM <o> TICK TOCK AS"), "expected TIME, BATCH or TUPLE", "TOCK"),
+        (registered("TICK TOCK"), "expected TIME, BATCH or TUPLE", "TOCK"),
+        (registered("UNDER ENTAILMENT REGIME <r>"), "REGIME: nothing is entailed here", "UNDER"),
+        (registered("REPORT NON-EMPTY CONTENT"), "NON-EMPTY CONTENT alone holds", "REGISTER"),
+        (registered("TICK TIME", "[ELEMENTS 3]"), "are moved by elements: TICK TUPLE", "REGISTER"),
+        (registered("REPORT PERIODIC 5s", "[ELEMENTS 3]"), "PERIODIC needs time, and", "REGISTER"),
         (
-            query(head="REGISTER RSTREAM <o> UNDER ENTAILMENT REGIME <r> AS"),
-            "UNDER ENTAILMENT REGIME: nothing is entailed here",
-            "UNDER",
-        ),
-        (
-            query(head="REGISTER RSTREAM <o> REPORT NON-EMPTY CONTENT AS"),
-            "NON-EMPTY CONTENT alone holds at every millisecond",
-            "REGISTER",
-        ),
-        (
-            query("[ELEMENTS 3]", head="REGISTER RSTREAM <o> TICK TIME AS"),
-            "windows of ELEMENTS are moved by elements: TICK TUPLE",
-            "REGISTER",
-        ),
-        (
-            query("[ELEMENTS 3]", head="REGISTER RSTREAM <o> REPORT PERIODIC 5s AS"),
-            "PERIODIC needs time, and ELEMENTS are without",
-            "REGISTER",
-        ),
-        (
-            query(
-                "[RANGE 5 STEP 10]", head="REGISTER RSTREAM <o> REPORT WINDOW CLOSE, PERIODIC 10 AS"
-            ),
+            registered("REPORT WINDOW CLOSE, PERIODIC 10", "[RANGE 5 STEP 10]"),
             "no window ever closes at a multiple of the period",
             "REGISTER",
         ),
@@ -184,44 +163,16 @@ def test_what_the_text_does_not_say_is_given() -> None:
             "<w>",
         ),
         (query(where="{ WINDOW <v> { ?s ?p ?o } }"), "FROM NAMED WINDOW names no such", "<v>"),
-        (
-            query(where="{ WINDOW <w> { GRAPH ?g { { ?s ?p ?o } BEGIN AT ?t } } }"),
-            "BEGIN AT cannot stand inside GRAPH",
-            "{ ?s",
-        ),
-        (
-            query(where="{ WINDOW <w> { GRAPH ?g { WINDOW <w> { } } } }"),
-            "WINDOW cannot stand inside WINDOW",
-            "WINDOW <w> { } }",
-        ),
-        (
-            query(where="{ WINDOW ?v { WINDOW <w> { } } }"),
-            "WINDOW cannot stand inside WINDOW",
-            "WINDOW",
-        ),
-        (
-            query(where="{ GRAPH ?g { WINDOW <w> { } } }"),
-            "WINDOW cannot stand inside GRAPH",
-            "WINDOW",
-        ),
+        (inside("GRAPH ?g { { ?s ?p ?o } BEGIN AT ?t }"), "AT cannot stand inside GRAPH", "{ ?s"),
+        (inside("GRAPH ?g { WINDOW <w> { } }"), "cannot stand inside WINDOW", "WINDOW <w> { } }"),
+        (query(where="{ WINDOW ?v { WINDOW <w> { } } }"), "cannot stand inside WINDOW", "WINDOW"),
+        (query(where="{ GRAPH ?g { WINDOW <w> { } } }"), "cannot stand inside GRAPH", "WINDOW"),
         (query(where="{ WINDOW <w> ?s }"), "expected '{', found '?s'", "?s"),
         (query(where="{ { ?s ?p ?o } BEGIN AT ?t }"), "BEGIN AT stands behind one triple", "{"),
-        (
-            query(where="{ WINDOW <w> { { <a> <b> <c> } BEGIN AT ?t } }"),
-            "BEGIN AT needs a variable",
-            "{",
-        ),
-        (
-            query(where="{ WINDOW <w> { { ?s ?p ?o } BEGIN AT ?o } }"),
-            "?o has a value already",
-            "?o",
-        ),
-        (
-            query(where="{ WINDOW <w> { { ?s ?p ?o } WITH DURATION ?d } }"),
-            "WITH DURATION: elements have a timestamp here",
-            "WITH",
-        ),
-        (query(where="{ WINDOW <w> { ?s ?p } }"), "expected a term or a variable", "}"),
+        (inside("{ <a> <b> <c> } BEGIN AT ?t"), "BEGIN AT needs a variable", "{"),
+        (inside("{ ?s ?p ?o } BEGIN AT ?o"), "?o has a value already", "?o"),
+        (inside("{ ?s ?p ?o } WITH DURATION ?d"), "elements have a timestamp here", "WITH"),
+        (inside("?s ?p"), "expected a term or a variable", "}"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, reason: str, place: str) -> None:

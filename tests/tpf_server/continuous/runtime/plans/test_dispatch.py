@@ -1,7 +1,6 @@
 """Queries that differ in compared constants share a plan and an index of constants."""
 
 from functools import partial
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from annotations.terms import Term
 from tests.support.examples import examples
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import RANDOM, compare
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Call, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler
@@ -63,57 +61,6 @@ def test_an_index_finds_what_trying_finds(
     ]
     assert sorted(index.queries(left)) == expected
     assert list(index.queries(0)) == []
-
-
-QUERIES = [
-    "SELECT ?a ?v { STREAM <urn:s1> [W] { ?a <urn:v> ?v } FILTER(?v > @C) }",
-    "SELECT ?a ?v { STREAM <urn:s1> [W] { ?a <urn:v> ?v } FILTER(?v >= @C && ?v < @D) }",
-    "SELECT ?a ?b { STREAM <urn:s1> [W] { ?a <urn:p> ?b } FILTER(?b = @N) }",
-    "SELECT ?a ?b { STREAM <urn:s1> [W] { ?a <urn:p> ?b . ?a <urn:q> @N } FILTER(?b = <urn:n1>) }",
-    "SELECT ?a ?b { STREAM <urn:s1> [W] { ?a <urn:p> @M } STREAM <urn:s1> [W] { ?a <urn:v> ?b }"
-    " FILTER(@C < ?b) }",
-    "SELECT ?a ?w { STREAM <urn:s1> [W] { ?a <urn:p> ?b } STREAM <urn:s2> [W] { ?b <urn:v> ?v }"
-    " FILTER(?v + 1 <= @C) BIND(?v AS ?w) }",
-    "SELECT ?a (COUNT(*) AS ?n) { STREAM <urn:s1> [W] { ?a <urn:p> ?b } } GROUP BY ?a"
-    " HAVING(COUNT(*) > @C)",
-    "SELECT ?a (SUM(?v) AS ?n) { STREAM <urn:s1> [W] { ?a <urn:v> ?v } FILTER(?v != @D) }"
-    " GROUP BY ?a HAVING(SUM(?v) <= @C && ?a != <urn:n0>)",
-    "CONSTRUCT { ?a <urn:made> ?v } { STREAM <urn:s1> [W] { ?a <urn:v> ?v } FILTER(?v > @C) }",
-    "SELECT DISTINCT ?a { STREAM <urn:s1> [W] { ?a <urn:v> ?v } FILTER(?v > @C) }",
-    "SELECT ?a ?v { STREAM <urn:s1> [W] { ?a <urn:v> ?v } ?a <urn:near> ?b"
-    " FILTER(?b = @N) FILTER(?v < @C) FILTER NOT EXISTS { ?a <urn:kind> ?k } }",
-]
-
-
-def test_queries_together_emit_as_each_alone() -> None:
-    """See `test_random_queries`."""
-    spared = 0
-
-    @examples(60)
-    @given(RANDOM)
-    def check(random: Random) -> None:
-        nonlocal spared
-        window = random.choice(
-            ["NOW", "ALL", "TRIPLES 3", "RANGE 3ms", "RANGE 9ms", "RANGE 4ms SLIDE 2ms"]
-        )
-        template = random.choice(QUERIES).replace("[W]", f"[{window}]")
-
-        def filled() -> str:
-            text = template
-            for name, choices in (
-                ("@C", ("0", "1", "2", "2.5", "10", "1.0e0", '"1"')),
-                ("@D", ("2", "10", "11")),
-                ("@N", ("<urn:n0>", "<urn:n1>", "<urn:n2>")),
-                ("@M", ("<urn:n0>", "<urn:n0>", "<urn:n2>")),
-            ):
-                text = text.replace(name, random.choice(choices))
-            return text
-
-        texts = [filled() for _ in range(5)]
-        spared += compare(random, texts)
-
-    check()
-    assert spared > 40
 
 
 def _note(found: list[int], number: int, _emission: object) -> None:
