@@ -72,7 +72,7 @@ class Reference:
         match = _STREAM.search(text)
         if match is None:
             return text
-        end = _closing(text, match.end())
+        end = closing(text, match.end())
         number = len(self.clauses)
         self.clauses.append((match[1], parse_window(match[2])))
         body = self._body(text[match.end() + 1 : end], number)
@@ -90,7 +90,7 @@ class Reference:
             begin, end = (len(body), len(body)) if match is None else match.span()
             parts.append(self._triples(body[at:begin], number))
             if end < len(body) and body[end] == "(":
-                end = _closing(body, end) + 1
+                end = closing(body, end) + 1
             parts.append(body[begin:end])
             at = end
         return " ".join(parts)
@@ -366,7 +366,7 @@ class Beside:
         return [(at, now) for at, new, old, now in ticks if new or old or at in self._spoken]
 
 
-def _closing(text: str, at: int) -> int:
+def closing(text: str, at: int) -> int:
     """Return the closing bracket of the one at an offset."""
     opening, closing = text[at], {"{": "}", "(": ")"}[text[at]]
     depth = 0

@@ -122,21 +122,6 @@ def test_the_columns_of_each_form(form: str, operator: str) -> None:
     assert [row for each in columns.results("arrow") for row in rows_of(each)] == as_rows(expected)
 
 
-def test_an_answer_in_which_nothing_is_left_is_a_row_without_multiplicity() -> None:
-    engine = Engine(EngineSettings(semantics=PAPER_ANSWER))
-    query = engine.register(TEXT)
-    engine.push("urn:s", ("<urn:a>", "<urn:p>", '"b"'), 1)
-    engine.advance(9)
-    (batch,) = query.results("arrow")
-    assert batch.to_pydict() == {
-        "sequence": [1, 1],
-        "at": [instant(1), instant(5)],
-        "multiplicity": [1, 0],
-        "?a": ["<urn:a>", None],
-        "?b": ['"b"', None],
-    }
-
-
 def test_each_result_is_given_once_in_whatever_format() -> None:
     engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     query = engine.register(TEXT)

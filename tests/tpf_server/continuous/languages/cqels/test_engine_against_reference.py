@@ -20,20 +20,17 @@ from tpf_server.continuous.runtime.semantics import (
     Semantics,
 )
 
+ONE, TWO = "STREAM <urn:s1> [W1] { ?a <urn:p> ?b }", "STREAM <urn:s2> [W2] { ?b <urn:p> ?c }"
+VALUE, OTHER = "STREAM <urn:s1> [W1] { ?a <urn:v> ?b }", "STREAM <urn:s2> [W2] { ?a <urn:v> ?c }"
 # Flat: solutions come from joins alone, so that single derivations can be told.
 FLAT = {
-    "one pattern": "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }",
-    "two streams": (
-        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " STREAM <urn:s2> [W2] { ?b <urn:p> ?c } }"
-    ),
+    "one pattern": f"SELECT ?a ?b WHERE {{ {ONE} }}",
+    "two streams": f"SELECT ?a ?b ?c WHERE {{ {ONE} {TWO} }}",
     "the same stream twice": (
-        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " STREAM <urn:s1> [W2] { ?c <urn:p> ?b } }"
+        f"SELECT ?a ?b ?c WHERE {{ {ONE} STREAM <urn:s1> [W2] {{ ?c <urn:p> ?b }} }}"
     ),
     "the same window twice": (
-        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " STREAM <urn:s1> [W1] { ?c <urn:p> ?b } FILTER (?a != ?c) }"
+        f"SELECT ?a ?c WHERE {{ {ONE} STREAM <urn:s1> [W1] {{ ?c <urn:p> ?b }} FILTER (?a != ?c) }}"
     ),
     "a star": "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b . ?a <urn:q> ?c } }",
     "a star with constants": (
@@ -46,79 +43,48 @@ FLAT = {
         "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> <urn:n1> }"
         " STREAM <urn:s2> [W2] { ?c <urn:q> ?d } }"
     ),
-    "static data": (
-        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } ?b <urn:near> ?c }"
-    ),
-    "a triangle": (
-        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " STREAM <urn:s2> [W2] { ?b <urn:p> ?c } ?c <urn:near> ?a }"
-    ),
-    "a named graph": (
-        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } GRAPH <urn:g1> { ?b <urn:in> ?c } }"  # noqa: E501
-    ),
+    "static data": f"SELECT ?a ?c WHERE {{ {ONE} ?b <urn:near> ?c }}",
+    "a triangle": f"SELECT ?a ?b ?c WHERE {{ {ONE} {TWO} ?c <urn:near> ?a }}",
+    "a named graph": f"SELECT ?a ?c WHERE {{ {ONE} GRAPH <urn:g1> {{ ?b <urn:in> ?c }} }}",
     "numbers": (
-        "SELECT ?a ?b ?d WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b }"
-        " STREAM <urn:s2> [W2] { ?a <urn:v> ?c } FILTER (?b <= ?c) BIND (?b + ?c AS ?d) }"
+        f"SELECT ?a ?b ?d WHERE {{ {VALUE} {OTHER} FILTER (?b <= ?c) BIND (?b + ?c AS ?d) }}"
     ),
 }
 NESTED = {
     "any graph": (
-        "SELECT ?a ?g WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } GRAPH ?g { ?b <urn:in> ?c }"
+        f"SELECT ?a ?g WHERE {{ {ONE} GRAPH ?g {{ ?b <urn:in> ?c }}"
         " FILTER (?g = <urn:g1> || ?g = <urn:g2>) }"
     ),
-    "optional": (
-        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " OPTIONAL { STREAM <urn:s2> [W2] { ?b <urn:p> ?c } } }"
-    ),
+    "optional": f"SELECT ?a ?b ?c WHERE {{ {ONE} OPTIONAL {{ {TWO} }} }}",
     "optional with a condition": (
-        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b }"
-        " OPTIONAL { STREAM <urn:s2> [W2] { ?a <urn:v> ?c } FILTER (?b < ?c) } }"
+        f"SELECT ?a ?b ?c WHERE {{ {VALUE} OPTIONAL {{ {OTHER} FILTER (?b < ?c) }} }}"
     ),
     "union": (
-        "SELECT ?a ?c WHERE { { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"
-        " UNION { STREAM <urn:s2> [W2] { ?a <urn:q> ?c } } }"
+        f"SELECT ?a ?c WHERE {{ {{ {ONE} }} UNION {{ STREAM <urn:s2> [W2] {{ ?a <urn:q> ?c }} }} }}"
     ),
-    "minus": (
-        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " MINUS { STREAM <urn:s2> [W2] { ?b <urn:p> ?c } } }"
-    ),
+    "minus": f"SELECT ?a ?b WHERE {{ {ONE} MINUS {{ {TWO} }} }}",
     "not exists": (
-        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b }"
+        f"SELECT ?a ?b WHERE {{ {VALUE}"
         " FILTER NOT EXISTS { STREAM <urn:s1> [W2] { ?a <urn:v> ?c } FILTER (?c > ?b) } }"
     ),
-    "exists in static data": (
-        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " FILTER EXISTS { ?b <urn:kind> ?k } }"
-    ),
-    "distinct": "SELECT DISTINCT ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }",
-    "groups": (
-        "SELECT ?b (COUNT(?a) AS ?n) WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"
-        " GROUP BY ?b HAVING (COUNT(?a) > 1)"
-    ),
+    "exists in static data": f"SELECT ?a ?b WHERE {{ {ONE} FILTER EXISTS {{ ?b <urn:kind> ?k }} }}",
+    "distinct": f"SELECT DISTINCT ?b WHERE {{ {ONE} }}",
+    "groups": f"SELECT ?b (COUNT(?a) AS ?n) WHERE {{ {ONE} }} GROUP BY ?b HAVING (COUNT(?a) > 1)",
     "one group": (
         "SELECT (COUNT(*) AS ?n) (SUM(?b) AS ?s) (MIN(?b) AS ?l) (MAX(?b) AS ?m)"
-        " WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b } }"
+        f" WHERE {{ {VALUE} }}"
     ),
     "average by kind": (
-        "SELECT ?k (AVG(?b) AS ?n) WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b }"
-        " ?a <urn:kind> ?k } GROUP BY ?k"
+        f"SELECT ?k (AVG(?b) AS ?n) WHERE {{ {VALUE} ?a <urn:kind> ?k }} GROUP BY ?k"
     ),
-    "first three": (
-        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b } } ORDER BY DESC(?b) ?a LIMIT 3"
-    ),
+    "first three": f"SELECT ?a ?b WHERE {{ {VALUE} }} ORDER BY DESC(?b) ?a LIMIT 3",
     "a nested select": (
-        "SELECT ?a ?b ?n WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " { SELECT ?b (COUNT(*) AS ?n) WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } } GROUP BY ?b } }"  # noqa: E501
+        f"SELECT ?a ?b ?n WHERE {{ {ONE} {{ SELECT ?b (COUNT(*) AS ?n)"
+        " WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } } GROUP BY ?b } }"
     ),
-    "values": (
-        "SELECT ?a ?b WHERE { VALUES ?b { <urn:n1> <urn:n2> } STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"  # noqa: E501
-    ),
-    "a path": (
-        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } ?b <urn:near>/<urn:kind> ?c }"
-    ),
-    "a path of any length": (
-        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } ?b <urn:near>* ?c }"
-    ),
+    "values": f"SELECT ?a ?b WHERE {{ VALUES ?b {{ <urn:n1> <urn:n2> }} {ONE} }}",
+    "a path": f"SELECT ?a ?c WHERE {{ {ONE} ?b <urn:near>/<urn:kind> ?c }}",
+    "a path of any length": f"SELECT ?a ?c WHERE {{ {ONE} ?b <urn:near>* ?c }}",
     "a path over a stream": "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p>+ ?b } }",
     "a path of none or more over a stream": (
         "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:q> <urn:n1> }"
@@ -129,11 +95,9 @@ NESTED = {
     ),
     "two groupings": (
         "SELECT ?b ?n ?m (?n / ?m AS ?r) WHERE {"
-        " { SELECT ?b (COUNT(?a) AS ?n) WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"
-        " GROUP BY ?b }"
+        f" {{ SELECT ?b (COUNT(?a) AS ?n) WHERE {{ {ONE} }} GROUP BY ?b }}"
         " { SELECT ?b (COUNT(?c) AS ?m) WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } }"
-        " GROUP BY ?b"
-        " HAVING (COUNT(?c) < 3) } } ORDER BY DESC(?r) ?b LIMIT 2"
+        " GROUP BY ?b HAVING (COUNT(?c) < 3) } } ORDER BY DESC(?r) ?b LIMIT 2"
     ),
     "two groupings, some without a key": (
         "SELECT ?k ?n ?m WHERE {"
@@ -143,9 +107,8 @@ NESTED = {
         " GROUP BY (?d + 0 AS ?k) } }"
     ),
     "not exists beside an optional": (
-        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " OPTIONAL { STREAM <urn:s1> [W1] { ?b <urn:v> ?c } }"
-        " FILTER NOT EXISTS { STREAM <urn:s2> [W2] { ?a <urn:v> ?c } FILTER (?b != <urn:n1>) } }"
+        f"SELECT ?a ?b ?c WHERE {{ {ONE} OPTIONAL {{ STREAM <urn:s1> [W1] {{ ?b <urn:v> ?c }} }}"
+        f" FILTER NOT EXISTS {{ {OTHER} FILTER (?b != <urn:n1>) }} }}"
     ),
     "ask": "ASK { STREAM <urn:s1> [W1] { ?a <urn:p> <urn:n1> } }",
 }

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from tests.support.continuous_reference import Arrival, Beside, Clocks
+from tests.support.continuous_reference import Arrival, Beside, Clocks, closing
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import STATIC, STREAMS, QueryWriter, random_elements
 from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
@@ -35,7 +35,7 @@ def with_variables(random: Random, text: str) -> tuple[str, str]:
     while match := CLAUSE.search(text, at):
         varied += text[at : match.start()]
         union += text[at : match.start()]
-        at = end = _closing(text, match.end()) + 1
+        at = end = closing(text, match.end()) + 1
         body = text[match.end() : end]
         if random.random() < 0.3:
             varied += match.group() + body
@@ -48,15 +48,6 @@ def with_variables(random: Random, text: str) -> tuple[str, str]:
         )
         union += " UNION ".join(each)
     return varied + text[at:], union + text[at:]
-
-
-def _closing(text: str, opening: int) -> int:
-    depth = 0
-    for place in range(opening, len(text)):
-        depth += (text[place] == "{") - (text[place] == "}")
-        if not depth:
-            return place
-    raise AssertionError(text)
 
 
 @examples(30)

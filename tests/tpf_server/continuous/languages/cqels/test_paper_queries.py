@@ -123,6 +123,41 @@ def test_conference(name: str) -> None:
     assert [(each.at, sorted(map(tuple, each.rows))) for each in query] == FOUND[name]
 
 
+# ------------------------------------------------------------- paper 000: the localisation, table 1
+
+LOCALISATION = """
+PREFIX : <urn:>
+CONSTRUCT { ?p2 :reaches ?p1 }
+WHERE {
+  STREAM :S [NOW] { ?p1 :detectedAt ?l1 }
+  STREAM :S [RANGE 2ms] { ?p2 :detectedAt ?l2 }
+  ?l1 :conn ?l2
+}
+"""
+CONNECTED = [("r1", "r2"), ("r1", "r3"), ("r2", "r1"), ("r3", "r1")]
+SEEN = [("m0", "r1"), ("m1", "r2"), ("m2", "r1"), ("m3", "r2")]
+REACHES = [[], [("m0", "m1")], [("m1", "m2")], [("m2", "m3")]]
+
+
+@pytest.mark.parametrize("policy", [CQELS, PAPER], ids=["cqels", "paper"])
+def test_the_table_of_the_paper(policy: Semantics) -> None:
+    """The paper's table omits that the window of 2 still holds tick t - 2.
+
+    Its definition says t' >= t - T: at tick 2 m0 of tick 0 is in the room of m2, at tick 3 m1 of
+    tick 1 in that of m3; neither is connected with itself.
+    """
+    engine = Engine(EngineSettings(semantics=policy))
+    engine.add([(f"<urn:{a}>", "<urn:conn>", f"<urn:{b}>") for a, b in CONNECTED])
+    query = engine.register(LOCALISATION)
+    for tick, (person, room) in enumerate(SEEN):
+        engine.push("urn:S", (f"<urn:{person}>", "<urn:detectedAt>", f"<urn:{room}>"), tick)
+    emitted = {each.at: list(each.rows) for each in query}
+    assert [emitted.get(tick, []) for tick in range(len(SEEN))] == [
+        [(f"<urn:{one}>", "<urn:reaches>", f"<urn:{two}>") for one, two in expected]
+        for expected in REACHES
+    ]
+
+
 # ----------------------------------------------------------------- paper 001: the taxis of DEBS
 
 Q1 = """

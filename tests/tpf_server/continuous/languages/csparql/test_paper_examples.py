@@ -3,7 +3,7 @@
 Omitted prefixes are added, and ``?Tot`` is written ``?tot``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule
 
 PREFIXES = """
@@ -44,6 +45,10 @@ def triple(text: str) -> list[str]:
     return [term(word) for word in text.split()]
 
 
+def triples(lines: str) -> list[list[str]]:
+    return [triple(line) for line in lines.splitlines() if line.strip()]
+
+
 ON_SPARK = pytest.param(
     None, id="and on Spark", marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")]
 )
@@ -68,22 +73,28 @@ def rows(answer: PeriodicAnswer) -> list[tuple[str | None, ...]]:
     return sorted(answer.rows, key=str)
 
 
+def answered(query: PeriodicQuery, unit: int = MINUTE) -> dict[int, list[tuple[str | None, ...]]]:
+    return {answer.at // unit: rows(answer) for answer in query}
+
+
 def expected(*lines: str) -> list[tuple[str, ...]]:
     return sorted((tuple(triple(line)) for line in lines), key=str)
 
 
-def feed(engine: Engine, stream: str, elements: Sequence[tuple[int, str]]) -> None:
-    for at, text in elements:
-        engine.push(stream, triple(text), at)
+def feed(engine: Engine, stream: str, lines: str, unit: int = MINUTE) -> None:
+    """Push triples, each behind its time."""
+    for line in lines.strip().splitlines():
+        at, *words = line.split()
+        engine.push(stream, [term(word) for word in words], int(float(at) * unit))
 
 
-CITY = [
-    "c:gate1 c:placedIn c:street1",
-    "c:gate2 c:placedIn c:street2",
-    "c:gate3 c:placedIn c:street2",
-    "c:north c:contains c:street1",
-    "c:east c:contains c:street2",
-]
+CITY = """
+c:gate1 c:placedIn c:street1
+c:gate2 c:placedIn c:street2
+c:gate3 c:placedIn c:street2
+c:north c:contains c:street1
+c:east c:contains c:street2
+"""
 
 
 def test_sensors_of_a_street(engine: Engine) -> None:
@@ -112,18 +123,16 @@ AGGREGATE { (?passages, COUNT, {?tollgate} ) }
 """
     registered = engine.register_csparql(text)
     # The five cars of section 2.1, one a minute; the first comes 30 seconds after a full minute.
-    cars = ["c:Distr1 156", "c:Distr2 75", "c:Distr1 130", "c:Distr2 95", "c:Distr3 65"]
-    start = MINUTE // 2
-    feed(
-        engine,
-        GATES,
-        [
-            (start + n * MINUTE, f"{gate} t:registers {car}")
-            for n, (gate, car) in enumerate(line.split() for line in cars)
-        ],
-    )
+    cars = """
+    0.5 c:Distr1 t:registers 156
+    1.5 c:Distr2 t:registers 75
+    2.5 c:Distr1 t:registers 130
+    3.5 c:Distr2 t:registers 95
+    4.5 c:Distr3 t:registers 65
+    """
+    feed(engine, GATES, cars)
     engine.advance(15 * MINUTE)
-    answers = {answer.at // MINUTE: rows(answer) for answer in registered}
+    answers = answered(registered)
     assert list(answers) == list(range(1, 16))
     assert answers[1] == expected("c:Distr1 1")
     assert answers[3] == expected("c:Distr1 2", "c:Distr2 1")
@@ -153,23 +162,20 @@ AGGREGATE {(?passages, COUNT, {?district})}
 
 
 def test_cars_per_district(engine: Engine) -> None:
-    engine.add(map(triple, CITY))
+    engine.add(triples(CITY))
     registered = engine.register_csparql(DISTRICTS)
     assert registered.name == "CarsEnteringCityCenterPerDistrict"
-    feed(
-        engine,
-        GATES,
-        [
-            (1 * MINUTE, "c:gate1 t:registers 1"),
-            (2 * MINUTE, "c:gate2 t:registers 2"),
-            (6 * MINUTE, "c:gate3 t:registers 3"),
-            (30 * MINUTE, "c:gate1 t:registers 4"),
-            (31 * MINUTE, "c:gate1 t:registers 5"),
-            (35 * MINUTE, "c:nowhere t:registers 6"),
-        ],
-    )
+    cars = """
+    1 c:gate1 t:registers 1
+    2 c:gate2 t:registers 2
+    6 c:gate3 t:registers 3
+    30 c:gate1 t:registers 4
+    31 c:gate1 t:registers 5
+    35 c:nowhere t:registers 6
+    """
+    feed(engine, GATES, cars)
     engine.finish()
-    answers = {answer.at // MINUTE: rows(answer) for answer in registered}
+    answers = answered(registered)
     assert list(answers) == [5, 10, 15, 20, 25, 30, 35]
     assert answers[5] == expected("c:north 1", "c:east 1")
     assert answers[10] == expected("c:north 1", "c:east 2")
@@ -195,7 +201,7 @@ AGGREGATE {(?passages,
             COUNT, {?district, ?tollgate, ?car})}
 """
     )
-    engine.add(map(triple, CITY))
+    engine.add(triples(CITY))
     registered = engine.register_csparql(text)
     # Another query reads the stream by its name.
     most = engine.register_csparql(
@@ -205,23 +211,20 @@ AGGREGATE {(?passages,
         " [RANGE 10m STEP 5m] WHERE { ?district t:has-entering-cars ?n }"
         " AGGREGATE { (?most, MAX(?n), {?district}) }"
     )
-    feed(
-        engine,
-        GATES,
-        [
-            (1 * MINUTE, "c:gate1 t:registers 1"),
-            (2 * MINUTE, "c:gate1 t:registers 2"),
-            (6 * MINUTE, "c:gate2 t:registers 3"),
-            (31 * MINUTE, "c:gate2 t:registers 4"),
-        ],
-    )
+    cars = """
+    1 c:gate1 t:registers 1
+    2 c:gate1 t:registers 2
+    6 c:gate2 t:registers 3
+    31 c:gate2 t:registers 4
+    """
+    feed(engine, GATES, cars)
     engine.finish()
-    answers = {answer.at // MINUTE: rows(answer) for answer in registered}
+    answers = answered(registered)
     # Grouped by district, tollgate and car, each car is counted once.
     assert answers[5] == expected("c:north t:has-entering-cars 1")
     assert answers[10] == expected("c:north t:has-entering-cars 1", "c:east t:has-entering-cars 1")
     assert answers[35] == expected("c:east t:has-entering-cars 1")
-    read = {answer.at // MINUTE: rows(answer) for answer in most}
+    read = answered(most)
     # A stream is evaluated before those that read it at the same instant.
     assert read[5] == expected("c:north 1")
     assert read[10] == expected("c:north 1", "c:east 1")
@@ -260,30 +263,28 @@ AGGREGATE { ( ?passages, COUNT, {?street} )
             FILTER ( ?passages > (0.8 * ?capacity)) }
 """
     )
-    static = [
-        *CITY,
-        "c:street1 c:hasCapacity 3",
-        "c:street2 c:hasCapacity 3",
-        "c:camera1 c:placedAt c:light1",
-        "c:light1 c:crossing c:street1",
-    ]
-    engine.add(map(triple, static))
+    static = """
+    c:street1 c:hasCapacity 3
+    c:street2 c:hasCapacity 3
+    c:camera1 c:placedAt c:light1
+    c:light1 c:crossing c:street1
+    """
+    engine.add(triples(CITY + static))
     registered = engine.register_csparql(text)
-    for at, stream, element in [
-        (1, GATES, "c:gate1 t:registers 1"),
-        (2, GATES, "c:gate1 t:registers 2"),
-        (2, GATES, "c:gate2 t:registers 3"),
-        (3, CAMERAS, "c:camera1 t:registers 1"),
-        (5, GATES, "c:gate2 t:registers 4"),
-        (6, GATES, "c:gate1 t:registers 5"),
-        (7, GATES, "c:gate1 t:registers 6"),
-        (8, GATES, "c:gate1 t:registers 7"),
+    for stream, element in [
+        (GATES, "1 c:gate1 t:registers 1"),
+        (GATES, "2 c:gate1 t:registers 2"),
+        (GATES, "2 c:gate2 t:registers 3"),
+        (CAMERAS, "3 c:camera1 t:registers 1"),
+        (GATES, "5 c:gate2 t:registers 4"),
+        (GATES, "6 c:gate1 t:registers 5"),
+        (GATES, "7 c:gate1 t:registers 6"),
+        (GATES, "8 c:gate1 t:registers 7"),
     ]:
-        engine.push(stream, triple(element), at * MINUTE)
+        feed(engine, stream, element)
     engine.finish()
-    answers = {answer.at // MINUTE: rows(answer) for answer in registered}
     # Street 1 has three cars of at most 2.4 (one row for each), street 2 has two.
-    assert answers == {
+    assert answered(registered) == {
         5: expected("c:street1 3", "c:street1 3", "c:street1 3"),
         10: expected("c:street1 3", "c:street1 3", "c:street1 3"),
     }
@@ -311,37 +312,30 @@ WHERE {
     && ?car1 = ?car2 ) }
 """
     )
-    engine.add(
-        map(
-            triple,
-            [
-                "c:oak c:monitors c:Oak-Avenue",
-                "c:palm c:monitors c:Palm-Street",
-                "c:oak c:placedAt c:light",
-                "c:palm c:placedAt c:light",
-                "c:far c:monitors c:Oak-Avenue",
-                "c:far c:placedAt c:otherlight",
-            ],
-        )
-    )
+    static = """
+    c:oak c:monitors c:Oak-Avenue
+    c:palm c:monitors c:Palm-Street
+    c:oak c:placedAt c:light
+    c:palm c:placedAt c:light
+    c:far c:monitors c:Oak-Avenue
+    c:far c:placedAt c:otherlight
+    """
+    engine.add(triples(static))
     registered = engine.register_csparql(text)
-    feed(
-        engine,
-        CAMERAS,
-        [
-            (1 * MINUTE, "c:palm t:registers 1"),
-            (1 * MINUTE, "c:oak t:registers 2"),
-            (2 * MINUTE, "c:oak t:registers 1"),
-            (2 * MINUTE, "c:palm t:registers 2"),
-            (2 * MINUTE, "c:palm t:registers 3"),
-            (3 * MINUTE, "c:far t:registers 3"),
-            # Car 1 is seen by Palm Street again: now that is its latest timestamp there.
-            (4 * MINUTE, "c:palm t:registers 1"),
-            (5 * MINUTE, "c:oak t:registers 2"),
-        ],
-    )
+    # At 4 car 1 is seen by Palm Street again: now that is its latest timestamp there.
+    cars = """
+    1 c:palm t:registers 1
+    1 c:oak t:registers 2
+    2 c:oak t:registers 1
+    2 c:palm t:registers 2
+    2 c:palm t:registers 3
+    3 c:far t:registers 3
+    4 c:palm t:registers 1
+    5 c:oak t:registers 2
+    """
+    feed(engine, CAMERAS, cars)
     engine.advance(10 * MINUTE)
-    answers = {answer.at // MINUTE: rows(answer) for answer in registered}
+    answers = answered(registered)
     assert answers[1] == []
     assert answers[2] == expected("1")
     assert answers[3] == expected("1")
@@ -352,11 +346,11 @@ WHERE {
     assert answers[7] == []
 
 
-BROKERS = [
-    'b:anna b:is_from "CH"',
-    'b:bert b:is_from "CH"',
-    'b:carl b:is_from "IT"',
-]
+BROKERS = """
+b:anna b:is_from "CH"
+b:bert b:is_from "CH"
+b:carl b:is_from "IT"
+"""
 
 
 def test_total_amount_of_brokers(engine: Engine) -> None:
@@ -377,7 +371,7 @@ WHERE {
 }
 AGGREGATE { (?total, SUM(?amount), ?broker) }
 """
-    engine.add(map(triple, BROKERS), "http://brokerscentral.org/brokers.rdf")
+    engine.add(triples(BROKERS), "http://brokerscentral.org/brokers.rdf")
     # The default graph of the repository is not asked: the query says FROM.
     engine.add([triple('b:dora b:is_from "CH"')])
     registered = engine.register_csparql(text)
@@ -385,17 +379,10 @@ AGGREGATE { (?total, SUM(?amount), ?broker) }
         (1, "anna", 10), (2, "anna", 9), (3, "anna", 32), (4, "bert", 5), (5, "carl", 99),
         (6, "dora", 50), (25, "bert", 12),
     ]:  # fmt: skip
-        feed(
-            engine,
-            MARKET,
-            [
-                (hour * HOUR, f"b:{broker} x:does x:tx{hour}"),
-                (hour * HOUR, f"x:tx{hour} x:with {amount}"),
-            ],
-        )
+        feed(engine, MARKET, f"{hour} b:{broker} x:does x:tx{hour}", HOUR)
+        feed(engine, MARKET, f"{hour} x:tx{hour} x:with {amount}", HOUR)
     engine.finish()
-    answers = {answer.at // HOUR: rows(answer) for answer in registered}
-    assert answers == {24: expected("b:anna 42"), 48: expected("b:bert 12")}
+    assert answered(registered, HOUR) == {24: expected("b:anna 42"), 48: expected("b:bert 12")}
 
 
 def test_sellers_of_markets(engine: Engine) -> None:
@@ -417,17 +404,11 @@ WHERE {
 }
 AGGREGATE { (?tot, SUM(?amount), {?seller, ?market}) }
 """
-    engine.add(map(triple, BROKERS), "http://brokerscentral.org/brokers.rdf")
+    engine.add(triples(BROKERS), "http://brokerscentral.org/brokers.rdf")
     registered = engine.register_csparql(text)
     for hour, seller, amount in [(1, "anna", 10), (2, "anna", 20), (3, "bert", 5)]:
-        feed(
-            engine,
-            MARKET,
-            [
-                (hour * HOUR, f"y:tx{hour} y:seller b:{seller}"),
-                (hour * HOUR, f"y:tx{hour} y:with {amount}"),
-            ],
-        )
+        feed(engine, MARKET, f"{hour} y:tx{hour} y:seller b:{seller}", HOUR)
+        feed(engine, MARKET, f"{hour} y:tx{hour} y:with {amount}", HOUR)
     engine.finish()
     (answer,) = registered
     market = f"<{MARKET}>"

@@ -1,4 +1,4 @@
-"""Graphs in memory: what goes in comes out, letter by letter."""
+"""Graphs in memory and stores: what goes in comes out, letter by letter, and is read once."""
 
 import gzip
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tests.support.static_graphs import HeldStore
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import ContinuousError
@@ -134,3 +134,35 @@ def test_static_and_streamed_values_join_as_they_are_written(value: str) -> None
     assert [row for each in by_term for row in each.rows] == [(A,)] * (value == "18.0")
     assert [row for each in answers for row in each.rows] == [(A,)] * (value == "18.0")
     assert [row for each in by_value for row in each.rows] == [(A, f'"{value}"^^<{XSD}double>')]
+
+
+class Counting:
+    """A store of numbered triples, which counts how many it reads."""
+
+    version = "1"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.read = 0
+        self.pages = 0
+
+    def quads(self, _pattern: QuadPattern, offset: int, limit: int) -> list[Quad]:
+        numbers = range(self.size)[offset : offset + limit]
+        self.read += len(numbers)
+        self.pages += 1
+        return [Quad(Term("<s>"), Term("<p>"), Term(f'"{number}"')) for number in numbers]
+
+
+@pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 219, 220, 221, 12_219, 12_220, 30_000])
+def test_all_triples_are_read_once_in_few_pages(size: int) -> None:
+    store = Counting(size)
+    found = [each for _, _, each in StoreGraph(cast("StaticStore", store)).match(None, None, None)]
+    assert found == [f'"{number}"' for number in range(size)]
+    assert store.read == size
+    assert store.pages <= 5 + size // 10_000
+
+
+def test_who_asks_whether_there_is_any_reads_few() -> None:
+    store = Counting(1_000_000)
+    assert next(StoreGraph(cast("StaticStore", store)).match(None, None, None))
+    assert store.read <= 100
