@@ -19,7 +19,6 @@ from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import (
-    ContinuousSyntaxError,
     UnknownStreamError,
     UnsupportedContinuousQueryError,
 )
@@ -164,5 +163,3 @@ def test_what_cannot_be() -> None:
     construct = "CONSTRUCT { ?a <urn:p> ?s } WHERE { STREAM ?s [NOW] { ?a <urn:p> ?b } }"
     with pytest.raises(UnsupportedContinuousQueryError, match="the one that it makes"):
         engine.register(construct, into="urn:made")
-    with pytest.raises(ContinuousSyntaxError, match="expected an IRI"):
-        engine.register("SELECT * { STREAM 3 [NOW] { ?a ?b ?c } }")

@@ -2,8 +2,6 @@
 
 import pytest
 
-from annotations.terms import Variable
-from tpf_client.sparql.algebra import Aggregate, Group, VariableRef, walk
 from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.runtime.errors import (
     ContinuousSyntaxError,
@@ -65,44 +63,10 @@ def test_the_window_may_stand_before_the_stream():
     assert one.query == other.query
 
 
-def test_a_stream_may_be_named_by_a_prefixed_name():
-    query = parse("PREFIX s: <http://streams/> SELECT * { STREAM s:one [ALL] { ?a ?b ?c } }")
-    assert query.windows[0].stream == "<http://streams/one>"
-
-
 def test_relative_names_are_resolved():
     query = parse("SELECT * FROM NAMED <events> { STREAM <Taxi> [ALL] { ?a ?b ?c } }")
     assert query.windows[0].stream == "<http://localhost/Taxi>"
     assert query.query.dataset.named == ("<http://localhost/events>",)
-
-
-def test_grouping_by_a_name_of_the_select_clause():
-    query = parse(
-        "SELECT (ROUND(?x / 2) AS ?cell) (COUNT(?a) AS ?n)"
-        " { STREAM <urn:s> [ALL] { ?a <urn:p> ?x } }"
-        " GROUP BY ?cell HAVING (?cell > 0 && ?n > 1)"
-    ).query
-    (group,) = [each for each in walk(query.pattern) if isinstance(each, Group)]
-    ((name, expression),) = group.keys
-    assert name == "?cell"
-    assert expression != VariableRef(name)
-    assert query.variables == ("?cell", "?n")
-
-
-def test_an_aggregate_needs_no_brackets():
-    text = (
-        "SELECT ?b COUNT(DISTINCT ?a) AS ?n { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } } GROUP BY ?b"
-    )
-    query = parse(text).query
-    assert query.variables == ("?b", "?n")
-    (group,) = [each for each in walk(query.pattern) if isinstance(each, Group)]
-    assert group.aggregates[0][1] == Aggregate("COUNT", VariableRef(Variable("?a")), distinct=True)
-
-
-def test_median_is_an_aggregate():
-    text = "SELECT (MEDIAN(?a + ?b) AS ?m) { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }"
-    (group,) = [each for each in walk(parse(text).query.pattern) if isinstance(each, Group)]
-    assert group.aggregates[0][1].name == "MEDIAN"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The cost of an arrival, counted in calls and indexes."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -288,24 +289,29 @@ FIRST = {
 }
 
 
+def _emitted(engine: Engine) -> int:
+    return sum(each.emitted for each in engine.queries.values())
+
+
+def _of_one_order(text: str, numbers: Iterable[int]) -> tuple[int, int]:
+    """Return the calls of 100 arrivals, and the rows that queries of one order emit."""
+    engine = Engine(EngineSettings(semantics=PAPER))
+    for number in numbers:
+        engine.register(text % number, _ignore)
+    assert len({each.plan for each in engine.queries.values()}) == 2
+    events = _detections(300)
+    _push(engine, events[:200])
+    emitted = _emitted(engine)
+    return _calls(engine, events[200:]), _emitted(engine) - emitted
+
+
 @pytest.mark.parametrize("kind", FIRST)
 def test_an_order_is_kept_once_for_all_limits(kind: str) -> None:
-    """Of 100 limits more than 20 change alike."""
-    found = []
-    for count in (20, 100):
-        engine = Engine(EngineSettings(semantics=PAPER))
-        for number in range(count):
-            # More than there are rooms, or rows.
-            engine.register(FIRST[kind] % (number + 20), _ignore)
-        assert len({each.plan for each in engine.queries.values()}) == 2
-        events = _detections(300)
-        _push(engine, events[:200])
-        emitted = sum(each.emitted for each in engine.queries.values())
-        calls = _calls(engine, events[200:])
-        told = sum(each.emitted for each in engine.queries.values()) - emitted
-        assert told >= 50 * count
-        found.append((calls, told))
-    (few, less), (many, more) = found
+    """Of 100 limits more than 20 change alike; they are more than there are rooms, or rows."""
+    few, less = _of_one_order(FIRST[kind], range(20, 40))
+    many, more = _of_one_order(FIRST[kind], range(20, 120))
+    assert less >= 50 * 20
+    assert more >= 50 * 100
     # The rows of its part are looked through for new ones.
     assert (many - few) / (more - less) <= 60
 
@@ -362,18 +368,10 @@ OFFSETS = _PREFIX + (
 
 def test_an_offset_costs_where_its_rows_change() -> None:
     """A larger offset costs nothing."""
-    found = []
-    for offsets in (range(1, 6), [*range(1, 36), 50], [*range(1, 36), *range(50, 150)]):
-        engine = Engine(EngineSettings(semantics=PAPER))
-        for number in offsets:
-            engine.register(OFFSETS % number, _ignore)
-        assert len({each.plan for each in engine.queries.values()}) == 2
-        events = _detections(1300)
-        _push(engine, events[:1100])
-        emitted = sum(each.emitted for each in engine.queries.values())
-        calls = _calls(engine, events[1100:])
-        found.append((calls, sum(each.emitted for each in engine.queries.values()) - emitted))
-    (few, less), (many, more), all_ = found
+    some = range(1, 36)
+    few, less = _of_one_order(OFFSETS, range(1, 6))
+    many, more = _of_one_order(OFFSETS, [*some, 50])
+    all_ = _of_one_order(OFFSETS, [*some, *range(50, 150)])
     assert all_[0] <= many + 200
     assert all_[1] == more
     assert more - less > 1000
@@ -403,9 +401,9 @@ def test_to_advance_costs_what_is_due(kind: str) -> None:
             engine.register(_PREFIX + DUE[kind] % number, _ignore)
         for stream in tuple(engine.streams):
             engine.push(stream, ("<urn:p>", "<urn:at>", "<urn:room>"), 1)
-        emitted = sum(each.emitted for each in engine.queries.values())
-        found.append(counted_calls(lambda engine=engine: engine.advance(5000)))  # type: ignore[misc]
-        assert sum(each.emitted for each in engine.queries.values()) - emitted == count
+        emitted = _emitted(engine)
+        found.append(counted_calls(partial(engine.advance, 5000)))
+        assert _emitted(engine) - emitted == count
     few, many = found
     assert many <= 11 * few
 
@@ -451,9 +449,6 @@ def test_windows_with_a_slide_cost_nothing_while_they_have_nothing(policy: Seman
         for at in range(1, 5_000, 100):
             engine.push("<urn:s>", triple, at)
 
-        def some(engine: Engine = engine, triple: tuple[str, ...] = triple) -> None:
-            engine.push("<urn:s>", triple, 5_000)
-            engine.advance(9_500)
-
-        found.append(counted_calls(some))
+        found.append(counted_calls(partial(engine.push, "<urn:s>", triple, 5_000)))
+        found[-1] += counted_calls(partial(engine.advance, 9_500))
     assert found[0] == found[1]

@@ -30,17 +30,6 @@ def test_windows(written: str, window: object) -> None:
     assert clause.named
 
 
-def test_registration() -> None:
-    query = parse(
-        f"REGISTER STREAM out COMPUTED EVERY 5m AS CONSTRUCT {{ ?s ?p ?o }} {STREAM} {{}}"
-    )
-    assert query.registration is not None
-    assert query.registration.kind == "stream"
-    assert query.registration.stream == "<http://localhost/out>"
-    assert query.registration.every == 300_000
-    assert query.instants == Instants((300_000,))
-
-
 def test_instants_of_several_windows() -> None:
     instants = Instants.of(None, [LogicalWindow(9, 2), LogicalWindow(9, 3), LogicalWindow(9, 6)])
     assert instants.periods == (2, 3)

@@ -171,6 +171,7 @@ WRONG = {
         pa.array([7], pa.int32()), pa.array(["<urn:b>"]), safe=False
     ),
 }
+DECIMAL, TRUE = pa.array([Decimal("1.50")]), pa.array([True])
 TERMS = {
     "text": (pa.array(["<urn:b>"]), "<urn:b>"),
     "large text": (pa.array(["<urn:b>"], pa.large_string()), "<urn:b>"),
@@ -178,26 +179,14 @@ TERMS = {
     "dictionary": (pa.array(["<urn:b>"]).dictionary_encode(), "<urn:b>"),
     "dictionary with no UTF-8 that nobody uses": (beside_no_utf_8("<urn:b>"), "<urn:b>"),
     "dictionary of integers": (pa.array([7]).dictionary_encode(), f'"7"^^<{XSD}integer>'),
-    "dictionary of decimals": (
-        pa.array([Decimal("1.50")]).dictionary_encode(),
-        f'"1.50"^^<{XSD}decimal>',
-    ),
-    "dictionary of booleans": (
-        pa.array([True]).dictionary_encode(),
-        f'"true"^^<{XSD}boolean>',
-    ),
-    "runs": (
-        pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["<urn:b>"])),
-        "<urn:b>",
-    ),
+    "dictionary of decimals": (DECIMAL.dictionary_encode(), f'"1.50"^^<{XSD}decimal>'),
+    "dictionary of booleans": (TRUE.dictionary_encode(), f'"true"^^<{XSD}boolean>'),
+    "runs": (pc.run_end_encode(pa.array(["<urn:b>"])), "<urn:b>"),
     "uint64": (pa.array([2**64 - 1], pa.uint64()), f'"{2**64 - 1}"^^<{XSD}integer>'),
-    "boolean": (pa.array([True]), f'"true"^^<{XSD}boolean>'),
+    "boolean": (TRUE, f'"true"^^<{XSD}boolean>'),
     "float": (pa.array([0.5]), f'"0.5"^^<{XSD}double>'),
-    "decimal": (pa.array([Decimal("1.50")]), f'"1.50"^^<{XSD}decimal>'),
-    "negative scale": (
-        pa.array([Decimal("1E2")], pa.decimal128(5, -2)),
-        f'"100"^^<{XSD}decimal>',
-    ),
+    "decimal": (DECIMAL, f'"1.50"^^<{XSD}decimal>'),
+    "negative scale": (pa.array([Decimal(100)], pa.decimal128(5, -2)), f'"100"^^<{XSD}decimal>'),
     "nanoseconds": (
         pa.array([5_000], pa.timestamp("ns", "UTC")),
         f'"1970-01-01T00:00:00.000005Z"^^<{XSD}dateTime>',
