@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
+from hypothesis import strategies as st
+
 from tests.support.csparql_reference import Clause
 from tpf_server.continuous.continuous_engine import Engine
 
@@ -29,6 +31,8 @@ COMPUTED = (
     "1/0", "{0} / 0", "IF(ISIRI({0}), {0}, 1/0)", "IF({0} = <urn:n0>, {0}, 1/0)", "?none",
     "COALESCE(1/0, {0})", "<urn:n1>", "STR({0})",
 )  # fmt: skip
+
+RANDOM = st.integers(0, 2**32).map(Random)
 
 Triple = tuple[str, str, str]
 

@@ -30,12 +30,7 @@ aggregate = st.tuples(
 )
 
 
-def _plain(group: str) -> tuple[str, str]:
-    query = f"SELECT * {{0}} WHERE {{{{ {group} }}}}"
-    return query, query
-
-
-def _selected(group: str, word: str) -> tuple[str, str]:
+def _selected(group: str, word: str = "SELECT *") -> tuple[str, str]:
     query = f"{word} {{0}} WHERE {{{{ {group} }}}}"
     return query, query
 
@@ -72,8 +67,8 @@ def _escaped(group: str) -> str:
 
 
 queries = st.one_of(
-    groups.map(_escaped).map(_plain),
-    groups.map(_escaped).map(_plain),
+    groups.map(_escaped).map(_selected),
+    groups.map(_escaped).map(_selected),
     st.tuples(groups.map(_escaped), st.sampled_from(["ASK", "SELECT DISTINCT ?u ?v"])).map(
         lambda p: _selected(*p)
     ),

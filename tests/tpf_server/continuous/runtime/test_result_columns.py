@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
+    RANDOM,
     CsparqlWriter,
     QueryWriter,
     in_csparql,
@@ -28,7 +28,6 @@ from tpf_server.continuous.runtime.semantics import (
     EngineLimits,
 )
 
-RANDOM = st.integers(0, 2**32).map(Random)
 TEXT = "SELECT ?a ?b { STREAM <urn:s> [RANGE 3ms] { ?a <urn:p> ?b } }"
 
 

@@ -9,12 +9,12 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyoxigraph as ox
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Bag, Beside, Clocks, Tick
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
+    RANDOM,
     STATIC,
     QueryWriter,
     Triple,
@@ -46,7 +46,6 @@ FLAT = (
     " STREAM <urn:s1> [W] { ?a <urn:v> ?w } FILTER(?v < ?w) }",
 )
 """Queries of the kind that share plans."""
-RANDOM = st.integers(0, 2**32).map(Random)
 NEAR: set[Triple] = {
     (s, p, o) for s, p, o, *_ in (each.split() for each in STATIC.splitlines() if "near" in each)
 }

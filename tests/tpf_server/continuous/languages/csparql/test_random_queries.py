@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from random import Random
 
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from tests.support.csparql_reference import Clocks, Reference, Solutions, solutions
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
+    RANDOM,
     STATIC,
     STREAMS,
     CsparqlWriter,
@@ -22,7 +22,6 @@ from tpf_server.continuous.runtime.errors import CallbackError
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.rules import RULES
 
-RANDOM = st.integers(0, 2**32).map(Random)
 Triple = tuple[str, str, str]
 TIMELY = (
     "BIND (NOW() AS ?now)"

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.examples import examples
+from tests.support.random_continuous_queries import RANDOM
 from tests.support.static_graphs import CountingGraph, HeldStore
 from tests.tpf_server.continuous import test_side_by_side
 from tests.tpf_server.continuous.languages.csparql import (
@@ -29,7 +29,6 @@ from tpf_server.continuous.runtime.static.static_cache import Preparation
 from tpf_server.continuous.runtime.static.static_data import StoreGraph
 from tpf_server.store.protocols import StaticStore
 
-RANDOM = st.integers(0, 2**32).map(Random)
 WINDOW = "FROM STREAM <urn:s> [RANGE 2s STEP 1s]"
 Triple = tuple[str, str, str]
 

@@ -61,15 +61,6 @@ def _rows(
     return found
 
 
-@given(solutions, st.lists(st.sampled_from(_VARIABLES), unique=True, min_size=1))
-def test_select(rows: list[Copies], names: list[str]) -> None:
-    """The values of the selected variables, in their order, repeated."""
-    found = _rows(f"SELECT {' '.join(names)} {{ STREAM <urn:s> [NOW] {{ ?a ?b ?c }} }}", rows)
-    places = [_VARIABLES.index(name) for name in names]
-    expected = [tuple([row[at] for at in places]) for row, count in rows for _ in range(count)]
-    assert list(found) == expected
-
-
 @given(st.lists(solutions, max_size=4), st.lists(st.sampled_from(_VARIABLES), unique=True))
 def test_rows_that_are_remembered(several: list[list[Copies]], names: list[str]) -> None:
     """Also where their terms are forgotten."""

@@ -119,8 +119,12 @@ def _terms(output: str) -> list[str]:
     return [line.split("\t", 2)[2] for line in output.splitlines()]
 
 
-def table(**columns: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(columns)
+def saved(path: Path, *batches: pa.RecordBatch) -> Path:
+    """A stream of these batches."""
+    with pa.ipc.new_stream(str(path), batches[0].schema) as writer:
+        for each in batches:
+            writer.write_batch(each)
+    return path
 
 
 @pytest.mark.parametrize("content", [b"", b"1\t<urn:a>\t<urn:b>\t<urn:c>\n", b"ARROW1 and no more"])
@@ -253,10 +257,7 @@ def kept(path: Path, **changed: Any) -> Path:
         "urn:x": pa.array(["<urn:b>"]),
         **changed,
     }
-    batch = pa.RecordBatch.from_pydict(columns)
-    with pa.ipc.new_stream(str(path), batch.schema) as writer:
-        writer.write_batch(batch)
-    return path
+    return saved(path, pa.RecordBatch.from_pydict(columns))
 
 
 def by_batches_and_by_rows(tmp_path: Path, query: str, path: Path) -> list[Any]:
@@ -284,10 +285,8 @@ def by_batches_and_by_rows(tmp_path: Path, query: str, path: Path) -> list[Any]:
 def test_columns_are_called_as_in_queries(
     tmp_path: Path, columns: list[str], count: int | None
 ) -> None:
-    path = tmp_path / "stream.arrow"
-    batch = table(timestamp=[1], subject=["<urn:a>"], **{each: ["<urn:b>"] for each in columns})
-    with pa.ipc.new_stream(str(path), batch.schema) as writer:
-        writer.write_batch(batch)
+    values = {"timestamp": [1], "subject": ["<urn:a>"], **{each: ["<urn:b>"] for each in columns}}
+    path = saved(tmp_path / "stream.arrow", pa.RecordBatch.from_pydict(values))
     for query in (SIMPLE, ONCE):
         for result in by_batches_and_by_rows(tmp_path, query.replace("<urn:x>", "<temp>"), path):
             assert result.exit_code == (1 if count is None else 0), result.output
@@ -297,11 +296,8 @@ def test_columns_are_called_as_in_queries(
 
 @pytest.mark.parametrize("query", [PLAIN, PERIODIC], ids=["by batches", "by rows"])
 def test_an_error_says_the_file_and_the_batch(tmp_path: Path, query: str) -> None:
-    path = tmp_path / "stream.arrow"
-    good = record_batch([1_000, 2_000])
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, good.schema) as writer:
-        writer.write_batch(good)
-        writer.write_batch(record_batch([3_000, 10**18]))
+    batches = [record_batch([1_000, 2_000]), record_batch([3_000, 10**18])]
+    path = saved(tmp_path / "stream.arrow", *batches)
     refused = CliRunner().invoke(app, ["run", query, "--stream", f"urn:s={path}"])
     assert refused.exit_code == 1
     said = " ".join(refused.output.split())
@@ -377,10 +373,7 @@ def test_a_malformed_record_may_be_left_out(tmp_path: Path, query: str, kind: st
     (whole,) = pa.Table.from_batches(written_records).combine_chunks().to_batches()
     found = []
     for records in ([kept_records], [whole], [kept_records, whole], [whole, whole]):
-        path = tmp_path / "stream.arrow"
-        with pa.ipc.new_stream(str(path), whole.schema) as writer:
-            for each in records:
-                writer.write_batch(each)
+        path = saved(tmp_path / "stream.arrow", *records)
         run_so = ["run", query, "--stream", f"urn:s={path}", "--skip-malformed"]
         found.append(CliRunner().invoke(app, run_so))
         if whole in records:
