@@ -1,9 +1,8 @@
-"""The engine beside its results: time, limits, static data, routes, memory, sharing."""
+"""The engine beside its results: time, limits, memory."""
 
 import gc
 from collections import Counter
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -334,37 +333,6 @@ def test_a_stream_that_is_ahead_leaves_others_their_lateness():
     assert [at for at, _ in ticks(found)] == [10, 12, 14, 17, 20]
     engine.finish()
     assert ([at for at, _ in ticks(found)], engine.dropped) == ([30], 0)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "[RANGE 0ms] { ?a <urn:q> ?c }",
-        "[RANGE 0ms SLIDE 2ms] { ?a <urn:q> ?c }",
-        "[RANGE 0ms SLIDE 4ms] { ?a <urn:none> ?c }",
-        # What shares no variable is not computed.
-        "[RANGE 0ms SLIDE 2ms] { ?d <urn:q> ?c }",
-        "[RANGE 0ms SLIDE 5ms] { ?a <urn:q> ?c }",
-    ],
-)
-@pytest.mark.parametrize("way", ["element", "record", "batch"])
-def test_what_goes_between_elements_has_its_instant(pattern, way):
-    """Whatever else the query has."""
-    engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
-    minus = f"MINUS {{ STREAM <urn:s> {pattern} }}"
-    gone = engine.register(f"SELECT ?a {{ STREAM <urn:s> [NOW] {{ ?a <urn:p> ?b }} {minus} }}")
-    element = [("<urn:n1>", "<urn:p>", "<urn:x>"), ("<urn:n1>", "<urn:none>", "<urn:x>")]
-    engine.push("urn:s", element, 7)
-    feed = engine.record_feed("urn:s", ["urn:p"])
-    match way:
-        case "element":
-            engine.push("urn:s", triple(2), 9)
-        case "record":
-            feed.push("<urn:n2>", ["<urn:x>"], 9)
-        case _:
-            values = pa.record_batch({"p": ["<urn:x>"]})
-            feed.push_batch(pa.array(["<urn:n2>"]), values, pa.array([9]))
-    assert ticks(gone) == [(8, ["n1"])]
 
 
 def test_the_end_comes_after_every_multiple_before_it():
