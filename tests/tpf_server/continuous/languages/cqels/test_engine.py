@@ -368,3 +368,18 @@ def test_what_is_not_there_between_elements_comes_anew(kinds):
     engine.push("urn:s", triple(1), 5)
     assert ticks(other) == [(4, ["n1"])]
     assert [ticks(each) for each in queries] == [[(3, ["n1"]), (5, ["n1"])]] * len(kinds)
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_who_says_what_time_it_is_says_how_far_a_stream_is_behind(tells):
+    """22 ms at its newest element, 20 ms when everything up to 80 has come."""
+    engine = Engine()
+    query = engine.register(
+        "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?x } STREAM <urn:t> [RANGE 15ms]"
+        " { ?b <urn:p> ?x } }"
+    )
+    for stream, who, at in (("urn:s", "a", 100), ("urn:t", "b", 78), ("urn:s", "c", 114)):
+        if tells and at == 114:
+            engine.advance(80)
+        engine.push(stream, (f"<urn:{who}>", "<urn:p>", "<urn:x>"), at)
+    assert [each.at for each in query] == ([78] if tells else [78, 114])

@@ -1,6 +1,5 @@
 """C-SPARQL on the engine: registration, instants, lateness and limits."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tpf_server.continuous.runtime.errors import (
 )
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.semantics import EngineLimits
-from tpf_server.continuous.service.cli import Drawing, StreamReplay, explained, run_native
+from tpf_server.continuous.service.cli import StreamReplay, explained, run_native
 
 P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"
@@ -185,12 +184,5 @@ def test_explain(tmp_path: Path) -> None:
     engine = StreamReplay([], graphs=[("http://e/g", graph)], declared=declared).engine()
     text = explained(engine, EXPLAINED)
     assert text.startswith("Operators as written\n\nSELECT result ?z ?o\n")
-    assert "static:\n  ?s <http://e/in> ?z\n" in text
-    assert "joined on: ?s\n" in text
-    drawn = explained(engine, EXPLAINED, Drawing.MERMAID)
-    assert drawn.count("```mermaid\nflowchart") == 3
-    for drawing in drawn.split("```mermaid\n")[1:]:
-        made = set(re.findall(r"^ +(?:subgraph )?(\w+)[\[(]", drawing, re.MULTILINE))
-        used = set(re.findall(r"^  (\w+) --> (\w+)$", drawing, re.MULTILINE))
-        assert used
-        assert {end for edge in used for end in edge} <= made
+    assert "graph pattern (static)" in text
+    assert "graph pattern (streaming)" in text
