@@ -8,9 +8,14 @@ from hypothesis import given
 
 from tests.support.continuous_reference import Arrival, Beside, Clocks, closing
 from tests.support.examples import examples
-from tests.support.random_continuous_queries import STATIC, STREAMS, QueryWriter, random_elements
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
+from tests.support.random_continuous_queries import (
     RANDOM,
+    STATIC,
+    STREAMS,
+    QueryWriter,
+    random_elements,
+)
+from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
     check,
     emitted,
     give,

@@ -8,8 +8,14 @@ from hypothesis import example, given
 
 from tests.support.continuous_reference import Arrival, Bag, Beside
 from tests.support.examples import examples
-from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import RANDOM, compare, loaded
+from tests.support.random_continuous_queries import (
+    NODES,
+    RANDOM,
+    STATIC,
+    QueryWriter,
+    random_elements,
+)
+from tests.tpf_server.continuous.languages.cqels.test_random_queries import compare, loaded
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery

@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 
 from tests.support.continuous_reference import Arrival, Beside
 from tests.support.examples import examples
-from tests.support.random_continuous_queries import NODES, STATIC
+from tests.support.random_continuous_queries import NODES, RANDOM, STATIC
 from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
-    RANDOM,
     emitted,
     loaded,
 )
