@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
@@ -94,8 +93,7 @@ class Flows:
             return self.here(items)
         slices = min(len(items), 64 * self.cores)
         numbers = session_of(self._context).range(0, len(items), 1, slices)
-        read = _Steps(_Items(items))
-        return _SparkFlow(numbers, self.report, self._kept, read)
+        return _SparkFlow(numbers, self.report, self._kept, _Steps(partial(_chosen, items)))
 
     def here(self, items: Sequence[ValueT]) -> Flow[ValueT]:
         """These items, worked on in this process."""
@@ -220,11 +218,12 @@ class _SparkFlow(Flow[ValueT]):
         return [value for _, value in joined(rows)]
 
     def each(self) -> Iterator[ValueT]:
-        # Begun with the first value, because Java waits 15 s for who reads them.
-        rows = self._frame.toLocalIterator(prefetchPartitions=True)
-        following = partial(done_in_thread, self._context, partial(next, rows, None))
-        for _, value in joined(iter(following, None)):
-            yield value
+        # A job for each partition: `toLocalIterator` holds all rows in Java to its end.
+        rows = self._frame.rdd
+        for number in range(rows.getNumPartitions()):
+            job = partial(self._context.runJob, rows, list, [number])
+            for _, value in joined(done_in_thread(self._context, job)):
+                yield value
 
 
 class _Steps:
@@ -251,14 +250,8 @@ class _Steps:
             yield from pieces_of(*each) if isinstance(each, Message) else pieces_of(0, each)
 
 
-@dataclass(frozen=True)
-class _Items:
-    """Gives items by their numbers."""
-
-    items: Sequence[Any]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-        return (self.items[number] for (number,) in rows_of(batches))
+def _chosen(items: Sequence[Any], batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    return (items[number] for (number,) in rows_of(batches))
 
 
 def _each(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from loaders.progress import Silent
 from loaders.rdf import flow
 from loaders.rdf.flow import Flows, Message
 from tests.support.examples import examples
+from tpf_server.spark.session import java_gateway
 
 
 @given(st.lists(st.binary(max_size=200), max_size=6), st.integers(1, 90), st.randoms())
@@ -41,7 +42,7 @@ def test_rows_for_the_driver_are_small_however_large_values_are(
 
     def counting(rows: Any) -> Any:
         for row in rows:
-            sizes.append(sum(len(each) for each in row if isinstance(each, bytes)))
+            sizes.append(sum(len(each) for each in row if isinstance(each, (bytes, bytearray))))
             yield row
 
     monkeypatch.setattr(flow, "joined", lambda rows: joined(counting(rows)))
@@ -50,3 +51,20 @@ def test_rows_for_the_driver_are_small_however_large_values_are(
         ((_, values),) = sent.each()
     assert sorted(values) == [bytes([n]) * (5 << 20) for n in range(3)]
     assert max(sizes) <= 1 << 20 < len(sizes) * (1 << 20) <= 17 << 20
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_java_holds_no_values_that_the_driver_has_had(spark: Any) -> None:
+    def large(number: int) -> Iterator[bytes]:
+        yield bytes([number]) * (5 << 20)
+
+    def used() -> int:
+        java = java_gateway().jvm.java.lang
+        java.System.gc()
+        runtime = java.Runtime.getRuntime()
+        return int(runtime.totalMemory() - runtime.freeMemory())
+
+    with Flows(spark, Silent()) as flows:
+        sizes = [used() for _ in flows.of(range(10)).map(large).each()]
+    assert max(sizes[2:]) - sizes[1] < 10 << 20
