@@ -154,7 +154,7 @@ class Destinations:
 
     def _led(self, by: str, url: str, at: str | None) -> str:
         try:
-            target = urljoin(at or by, url)
+            target = url if _URL.fullmatch(url) else urljoin(at or by, url)
             its_origin = _exactly(target)
         except (SourceError, ValueError):
             raise OriginError(by, f"leads to what is no URL: {_shown(url)!r}") from None

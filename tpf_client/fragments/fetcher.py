@@ -284,8 +284,11 @@ class Fetcher:
 
     def server_clock(self, url: str) -> ServerClock:
         """Return the bounds of the clock at this URL."""
+        where = origin(url)
         with self._lock:
-            return self._clocks.setdefault(origin(url), ServerClock(self.clock))
+            if where not in self._clocks:
+                self._clocks[where] = ServerClock(self.clock)
+            return self._clocks[where]
 
     def submit(
         self,

@@ -56,6 +56,7 @@ _NEXT = (f"<{HYDRA}next>", f"<{HYDRA}nextPage>")
 _SUBSET = f"<{VOID}subset>"
 _TEMPLATE = f"<{HYDRA}template>"
 _VARIABLE = f"<{HYDRA}variable>"
+_PROPERTY = f"<{HYDRA}property>"
 _VOCABULARY = f"<{VOID}vocabulary>"
 _CONTROLS = frozenset(
     {
@@ -68,7 +69,7 @@ _TITLES = frozenset(f"<{DCTERMS}{name}>" for name in ("title", "description", "s
 _DATASETS = frozenset({f"<{VOID}Dataset>", f"<{HYDRA}Collection>"})
 _NAMESPACES = (f"<{HYDRA}", f"<{VOID}", f"<{SD}")
 """What interfaces are described with, beside the temporal vocabulary of a page."""
-_MARKS = _CONTROLS | {_SEARCH, _MAPPING, _TEMPLATE, _VARIABLE, f"<{HYDRA}property>"}
+_MARKS = _CONTROLS | {_SEARCH, _MAPPING, _TEMPLATE, _VARIABLE, _PROPERTY}
 
 _ROLES = {
     f"<{RDF}subject>": "subject",
@@ -363,9 +364,9 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
 
 
 def _roles(entry: Mapping[str, Sequence[str]], tmp: Vocabulary) -> _Roles:
-    variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
+    variables = [v for v in entry.get(_VARIABLE, ())[:_MOST] if is_literal(v)]
     roles: _Roles = {}
-    for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
+    for property_ in entry.get(_PROPERTY, ())[:_MOST]:
         if is_literal(property_):  # as hydra-python-core writes it
             property_ = f"<{literal_parts(property_).lexical}>"
         role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
@@ -383,7 +384,7 @@ def _forms(
     forms = {form: None for by in statements.values() for form in by.get(_SEARCH, ())}
     for form in islice(forms, _MOST):
         node = statements.get(form, {})
-        templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
+        templates = [t for t in node.get(_TEMPLATE, ()) if is_literal(t)]
         roles: dict[str, str] = {}
         maxima: dict[str, int | None] = {}
         mappings = chain(node.get(_MAPPING, ()), node.get(tmp["mapping"], ()))
