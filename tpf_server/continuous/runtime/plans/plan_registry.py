@@ -355,7 +355,7 @@ class PlanRegistry:
             self._new_plan(registered, query, policy, frozenset())
             return
         same = (query.query, query.windows, policy)
-        template = registered.template = template_of(query)
+        template = registered.template = template_of(query, policy)
         alike = self._alike.get(same)
         if alike is not None and alike.unused and not alike.delivery.taken:
             self._own(registered, alike, self._watermark.next())
@@ -479,7 +479,8 @@ class PlanRegistry:
         self, owner: RegisteredQuery, plan: Plan, template: Template, numbers: tuple[int, ...]
     ) -> None:
         number = self._watermark.next()
-        plan.add_instance(template.instance(number, numbers))
+        if plan.lifted:
+            plan.add_instance(template.instance(number, numbers))
         self._own(owner, plan, number)
 
     def remove(self, registered: RegisteredQuery) -> None:

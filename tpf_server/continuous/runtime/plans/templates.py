@@ -6,9 +6,12 @@ not disturb each other: in a basic graph pattern under filters, BIND, grouping b
 and DISTINCT. Constants in comparisons of the last FILTER or HAVING are lifted too (see `Dispatch`),
 whatever is below. Queries of any kind that differ in OFFSET and LIMIT alone share one order (see
 `Slices`); with other differences, each has its own (see `OwnSlices`).
+
+Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
+in RANGE share a plan: the content of their windows meets nothing that comes later.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,8 +42,10 @@ from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
 from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
 from tpf_server.continuous.runtime.plans.dispatch import comparison_in, lifted_variable
+from tpf_server.continuous.runtime.semantics import Semantics
 from tpf_server.continuous.runtime.static.static_cache import INSTANCE, SLICE, Instance
-from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery, WindowClause
+from tpf_server.continuous.runtime.windows.specification import Now, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class Template:
         groups: there are groups below the comparisons, or other operators with a state.
         stamped: what queries see of these by stamps can be told (see `StampedGroups`, `Newest`).
         slice: OFFSET and LIMIT, if any.
+        width: of the window, in milliseconds, where that was taken out.
     """
 
     key: object
@@ -61,6 +67,7 @@ class Template:
     matched: int
     groups: bool
     slice: tuple[int, int | None] | None = None
+    width: int | None = None
     stamped: bool = False
 
     def opens(self, numbers: Collection[int]) -> bool:
@@ -79,11 +86,13 @@ class Template:
         return Instance(number, constants, self.slice or (0, None))
 
 
-_SLICE: Final = -1
-"""The number of OFFSET and LIMIT together, among those of constants."""
+_WIDTH: Final = -1
+"""The number of the width of a window, among those of constants."""
+_SLICE: Final = -2
+"""That of OFFSET and LIMIT together."""
 
 
-def template_of(query: ContinuousQuery) -> Template:
+def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     """Return the template of a query; without constants, if it shares with equals only."""
     pattern = query.query.pattern
     sliced: Slice | None = None
@@ -103,7 +112,7 @@ def template_of(query: ContinuousQuery) -> Template:
             pattern = replace(sliced, input=pattern)
         common = replace(query.query, pattern=pattern)
         stamped = bool(constants) and _shows_stamps(pattern)
-        return Template((common, query.windows), tuple(constants), 0, True, part, stamped)
+        return Template((common, query.windows), tuple(constants), 0, True, part, None, stamped)
     patterns = []
     for each in bgp.patterns:
         positions: list[TermOrVariable] = []
@@ -125,8 +134,12 @@ def template_of(query: ContinuousQuery) -> Template:
     if sliced is not None:
         pattern = replace(sliced, input=pattern)
     common = replace(query.query, pattern=pattern)
+    width = None
+    if sliced is None and policy.output == "derivations" and policy.relation == "istream":
+        width = _passing_width(query, bgp)
+    windows = query.windows if width is None else _at_once(query.windows)
     stamped = sliced is None and _stamped(query.query.pattern)
-    return Template((common, query.windows), tuple(constants), matched, groups, part, stamped)
+    return Template((common, windows), tuple(constants), matched, groups, part, width, stamped)
 
 
 def _stamped(pattern: Pattern) -> bool:
@@ -193,6 +206,21 @@ def _expression(pattern: Pattern) -> Expression | None:
     return pattern.expression if isinstance(pattern, Extend) else None
 
 
+def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
+    """Return the width of a window over single triples that meet nothing later."""
+    streamed = [each for each in bgp.patterns if query.window_of(each.graph) is not None]
+    if len(streamed) != 1 or len(query.windows) != 1:
+        return None
+    if any(isinstance(each, (Group, Distinct)) for each in walk(query.query.pattern)):
+        return None
+    window = query.windows[0].window
+    return window.width if isinstance(window, Range) and window.slide is None else None
+
+
+def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
+    return tuple([replace(each, window=Now()) for each in windows])
+
+
 def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int] | None) -> Pattern:
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
@@ -229,7 +257,7 @@ def differing(one: Template, other: Template) -> tuple[int, ...]:
     if one.slice != other.slice or (numbers and one.slice is not None):
         # Where other constants differ, each has its own order anyway.
         numbers.append(_SLICE)
-    return tuple(numbers)
+    return tuple(numbers if one.width == other.width else [_WIDTH, *numbers])
 
 
 def common_query(
@@ -237,8 +265,8 @@ def common_query(
 ) -> tuple[ContinuousQuery, frozenset[Variable]]:
     """Return the query with these constants as variables, instances kept apart; and the variables.
 
-    `INSTANCE` is among them where triple patterns have variables for constants. `SLICE` stands for
-    OFFSET and LIMIT.
+    `INSTANCE` is among them where triple patterns have variables for constants, or there are no
+    comparisons to keep the instances apart. `SLICE` stands for OFFSET and LIMIT.
     """
     pattern = query.query.pattern
     if _SLICE in numbers:
@@ -251,6 +279,11 @@ def common_query(
         whole = replace(pattern, offset=0, limit=None, input=inner.query.pattern)
         common = replace(query.query, pattern=whole)
         return replace(query, query=common), variables | {SLICE}
+    if _WIDTH in numbers:
+        query = replace(query, windows=_at_once(query.windows))
+        numbers = tuple([number for number in numbers if number != _WIDTH])
+        if not numbers:
+            return query, frozenset()
     count = 0
     bgp = _only_bgp(pattern)
     if bgp is not None:
@@ -265,13 +298,14 @@ def common_query(
                     positions.append(term)
             patterns.append(QuadPattern(*positions))
         pattern = _with_bgp(pattern, BGP(tuple(patterns)))
-    matched = any(number < count for number in numbers)
+    matched = [number for number in numbers if number < count]
     result = [Term("")] * count
     pattern = _comparing(pattern, result, numbers)
-    pattern = _apart(pattern, below=matched)
+    compares = len(matched) < len(numbers)
+    pattern = _apart(pattern, below=bool(matched) or not compares)
     common = replace(query.query, pattern=pattern)
     variables = frozenset(map(lifted_variable, numbers))
-    if matched:
+    if matched or not compares:
         variables |= {INSTANCE}
     return replace(query, query=common), variables
 

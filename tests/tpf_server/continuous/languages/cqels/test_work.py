@@ -253,16 +253,18 @@ def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
     assert graph.read < 1 + papers + 2 * papers + 5 * papers
 
 
+@pytest.mark.parametrize("constant", ["FILTER", "RANGE"])
 @pytest.mark.parametrize("between", [False, True])
-def test_who_is_told_the_same_is_told_together(between: bool) -> None:
+def test_who_is_told_the_same_is_told_together(constant: str, between: bool) -> None:
     """All of them want each row."""
-    text = "SELECT ?who { STREAM <urn:s> [RANGE 9ms] { ?who :seen ?n } FILTER(?n > %d) }"
+    text = "SELECT ?who { STREAM <urn:s> [RANGE %dms] { ?who :seen ?n } FILTER(?n > %d) }"
     found = []
     for count in (20, 220):
         engine = Engine()
         told: list[Emission] = []
         for number in range(count):
-            engine.register(_PREFIX + text % number, told.append)
+            constants = (number, 1) if constant == "RANGE" else (9, number)
+            engine.register(_PREFIX + text % constants, told.append)
             if between:
                 engine.push("<urn:s>", ("<urn:p>", "<urn:seen>", '"0"'), 1)
         engine.push("<urn:s>", ("<urn:p>", "<urn:seen>", '"0"'), 500)
