@@ -16,6 +16,7 @@ from typing import Any
 import requests
 from websocket import WebSocket, create_connection
 
+from tests.support.page_modules import page_modules
 from tests.support.peers import CHROMIUM
 
 _FLAGS = (
@@ -140,8 +141,20 @@ class Browser:
         with suppress(NavigatedError):
             self._evaluate(script)
 
-    def _evaluate(self, script: str) -> Any:
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+    def resolve(self, script: str) -> Any:
+        """The value of a promise in the page."""
+        return self._evaluate(script, awaitPromise=True)
+
+    def violations(self) -> Any:
+        """What axe-core finds on the page as it is."""
+        self.evaluate((page_modules() / "axe-core/axe.min.js").read_text() + "; 0")
+        return self.resolve(
+            "axe.run().then((found) => found.violations.map("
+            "(each) => [each.id, each.nodes.map((node) => node.html)]))"
+        )
+
+    def _evaluate(self, script: str, **options: bool) -> Any:
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, **options)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

@@ -21,7 +21,6 @@ from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, iri, literal
 from experiments.free_port import free_port
 from tests.browser.chromium import Browser
-from tests.support.page_modules import page_modules
 from tests.support.peers import CHROMIUM, PROJECT
 from tests.support.running_server import RunningServer
 
@@ -99,18 +98,6 @@ def endpoint(server: RunningServer, folder: Path) -> Iterator[Serving]:
         yield endpoint
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
-
-
-@pytest.fixture
-def browser(chromium: Browser) -> Browser:
-    chromium.resize(1200, 800)
-    return chromium
-
-
 def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -176,19 +163,10 @@ def cells(browser: Browser) -> list[list[str]]:
     return found
 
 
-def violations(browser: Browser) -> list[Any]:
+def violations(browser: Browser) -> Any:
     """What axe-core finds on the page as it is, once nothing fades."""
     until(lambda: not browser.evaluate("document.querySelector('tr.gone')"), "a row stays")
-    browser.evaluate((page_modules() / "axe-core/axe.min.js").read_text() + "; window.found = 0")
-    browser.evaluate("axe.run().then((found) => { window.found = found })")
-    until(lambda: browser.evaluate("!!window.found"), "axe does not end")
-    found: list[Any] = json.loads(
-        browser.evaluate(
-            "JSON.stringify(window.found.violations.map("
-            "(each) => [each.id, each.nodes.map((node) => node.html)]))"
-        )
-    )
-    return found
+    return browser.violations()
 
 
 def test_a_query_is_typed_and_exactly_the_cell_that_changes_changes(
@@ -795,43 +773,36 @@ def test_ten_thousand_rows_come_in_sight_as_they_are_read(
     assert not kept.endswith("100,000 rows")
 
 
-def test_the_endpoint_starts_anew_while_somebody_watches(
-    browser: Browser, server: RunningServer, folder: Path
+def test_endpoint_and_fragment_server_are_away_while_somebody_watches(
+    browser: Browser, folder: Path
 ) -> None:
-    port, dataset = free_port(), server.origin + "trains"
-    delay(server, 5, "old", FOREVER)
-    with Serving(dataset, folder / "all.rq", port) as endpoint:
-        watch(browser, endpoint.url)
-        browser.evaluate("window.sameTable = true")
-        assert cells(browser)[5][2] == "old"
-        # It ends at once although somebody follows, and complains about nothing.
-        assert endpoint.close() == ""
-    until(lambda: "trying again" in state(browser), "the page does not tell")
-    assert cells(browser)[5][2] == "old"
-    delay(server, 5, "new", FOREVER)
-    with Serving(dataset, folder / "all.rq", port):
-        until(lambda: state(browser) == "up to date" and cells(browser)[5][2] == "new", "not back")
-    assert browser.evaluate("window.sameTable") is True
-
-
-def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, folder: Path) -> None:
-    port = free_port()
-    with RunningServer(folder, CONFIG, port=port) as server:
+    here, there = free_port(), free_port()
+    query = f"SELECT ?d {{ <{EX}train/1> <{EX}delay> ?d }}"
+    with RunningServer(folder, CONFIG, port=there) as server:
         dataset = server.origin + "trains"
         delay(server, 1, "short", FOREVER)
-        with Serving(dataset, folder / "all.rq") as endpoint:
-            query = f"SELECT ?d {{ <{EX}train/1> <{EX}delay> ?d }}"
+        with Serving(dataset, folder / "all.rq", here) as endpoint:
             watch(browser, endpoint.url, query, "&max-interval=1")
+            browser.evaluate("window.sameTable = true")
+            # It ends at once although somebody follows, and complains about nothing.
+            assert endpoint.close() == ""
+        until(lambda: "trying again" in state(browser), "the page does not tell")
+        assert cells(browser) == [["short"]]
+        delay(server, 1, "long", FOREVER)
+        with Serving(dataset, folder / "all.rq", here):
+            until(lambda: cells(browser)[-1:] == [["long"]], "not back")
+            until(lambda: state(browser) == "up to date", "the state does not follow")
             server.close()
             until(lambda: state(browser).startswith("late: "), "the page does not tell")
             assert not browser.evaluate("document.getElementById('try').hidden")
             # What was known stays, grey.
-            assert cells(browser) == [["short"]]
+            until(lambda: cells(browser) == [["long"]], "it goes")
             assert browser.evaluate("document.querySelector('table.late') !== null")
-            with RunningServer(folder, CONFIG, port=port) as again:
+            with RunningServer(folder, CONFIG, port=there) as again:
                 delay(again, 1, "back", FOREVER)
                 until(lambda: cells(browser)[-1:] == [["back"]], "it does not come back")
                 until(lambda: state(browser) == "up to date", "the state does not follow")
+    assert browser.evaluate("window.sameTable") is True
 
 
 @pytest.mark.parametrize("dark", [False, True])

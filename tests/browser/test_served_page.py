@@ -94,13 +94,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, tiles: Tiles) -> Iterator[R
         yield server
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
-        browser.resize(1200, 800)
-        yield browser
-
-
 def push(server: RunningServer, train: str, delay: int) -> None:
     lines = [
         f'{{"triples": [["<{EX}{train}>", "<{EX}delay>", "\\"{delay}\\"^^<{INTEGER}>"], '
