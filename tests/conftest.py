@@ -77,13 +77,18 @@ def pytest_runtest_protocol(
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Spark context for all tests, and none without Java."""
+def java() -> None:
+    """Skip where there is no Java, or no PySpark."""
     pytest.importorskip("pyspark")
     try:
         find_java(None, os.environ)
     except JavaNotFoundError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark context for all tests."""
     work = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(master="local[2]", memory="1g", local_dir=str(work))
     with spark_context(settings, name="tests") as context:

@@ -11,20 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_pieces import PIECE_BYTES
-from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 
 PROJECT = Path(__file__).parents[2]
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java")]
 
 
 def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
     created = datetime(2026, 1, 1, tzinfo=UTC)
     source = tmp_path / "data.nt"
     source.write_text('<http://e/old> <http://e/p> "old" .\n')
@@ -59,11 +53,6 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
 
 
 def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
     # One core: when the terms of the first file are there, the second one is being read.
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "a" .\n')
     with (tmp_path / "b.nt").open("w") as file:

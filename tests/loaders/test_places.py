@@ -15,21 +15,16 @@ import pytest
 
 from annotations.methods import METHODS
 from loaders import places
-from loaders.distributed.facts import write_facts_spark, write_parts_spark
+from loaders.distributed.facts import write_facts_spark
 from loaders.distributed.static_lines import load_local, load_spark
-from loaders.dynamic import naming_of, write_facts
+from loaders.dynamic import naming_of
 from loaders.errors import InputError
 from loaders.jobs import session_of
 from loaders.places import RemotePlace, input_place
 from loaders.progress import Silent
-from loaders.sources.base import MeasurableFeed
-from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
-from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
-from loaders.sources.polling import RecordedMessages
-from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_directory, write_flights, write_zip
 from tests.loaders.sources import test_citybench, test_gtfs, test_tabular
 from tests.loaders.sources.test_gtfs_rt import record
@@ -135,24 +130,17 @@ def loaded(load: Load, root: str, target: Path, *more: str) -> dict[str, bytes]:
     return {file.name if file != target else "": file.read_bytes() for file in files}
 
 
-def test_every_source_is_read_from_an_object_store_and_from_hdfs_as_from_a_disk(
+def test_every_source_is_read_from_urls_as_from_a_disk(
     disk: Path, remote: ObjectStore, tmp_path: Path
 ) -> None:
     root = put(disk, remote)
-    with files_served(tmp_path) as hdfs:
+    with files_served(tmp_path) as hdfs, web(disk) as (url, _):
         for number, load in enumerate(LOADS):
             wanted = loaded(load, str(disk), tmp_path / f"{number}")
             assert any(wanted.values()), load
-            for name, url in (("s3", root), ("hdfs", f"{hdfs.url}/disk")):
-                assert loaded(load, url, tmp_path / f"{number}-{name}") == wanted, (load, url)
-
-
-def test_and_from_a_web_server(disk: Path, tmp_path: Path) -> None:
-    with web(disk) as (url, _):
-        for number, load in enumerate(LOADS):
-            if load.web:
-                wanted = loaded(load, str(disk), tmp_path / f"{number}")
-                assert loaded(load, url, tmp_path / f"{number}-web") == wanted, load
+            urls = {"s3": root, "hdfs": f"{hdfs.url}/disk"} | ({"web": url} if load.web else {})
+            for name, place in urls.items():
+                assert loaded(load, place, tmp_path / f"{number}-{name}") == wanted, (load, place)
 
 
 def test_facts_and_streams_go_to_urls(
@@ -195,32 +183,11 @@ def test_facts_and_streams_go_to_urls(
         RemoteFolder(f"s3://{BUCKET}/x", remote.environment).read("new.nq")
 
 
-def feeds(root: str) -> Iterator[MeasurableFeed]:
-    yield Irail(f"{root}/day")
-    yield CityBench(f"{root}/city")
-    yield Taxi(f"{root}/trips.csv.gz")
-    yield RecordedMessages(f"{root}/rt", Realtime(Gtfs(f"{root}/feed.zip")))
-
-
 @pytest.mark.spark
-def test_workers_fetch_what_they_tell_of(
+def test_workers_fetch_static_data(
     spark: Any, disk: Path, remote: ObjectStore, tmp_path: Path
 ) -> None:
-    session = session_of(spark)
-    naming, method = naming_of("http://h/x"), METHODS[0]
     root = put(disk, remote)
-    for here, there in zip(feeds(str(disk)), feeds(root), strict=True):
-        one, other = tmp_path / f"{here.name}.nq", tmp_path / f"{here.name}-spark.nq"
-        write_facts(here, one, method, naming)
-        # What this process has fetched is no help to others.
-        remote.requests.clear()
-        write_facts_spark(there, other, method, naming, session, (None, None), Silent())
-        assert other.read_bytes() == one.read_bytes()
-        folder = RemoteFolder(f"s3://{BUCKET}/out/{here.name}", remote.environment)
-        parts = write_parts_spark(there, folder, method, naming, session, (None, None), Silent())
-        assert folder.files() == list(parts)
-        assert b"".join(folder.read(name) for name in parts) == one.read_bytes()
-        assert any(asked == "GET" for asked, _ in remote.requests)
     for source, far in (
         (Flights(disk / "zipped"), Flights(f"{root}/zipped")),
         (Gtfs(disk / "feed.zip"), Gtfs(f"{root}/feed.zip")),
@@ -235,8 +202,9 @@ def test_workers_fetch_what_they_tell_of(
     # What is not to be had is told as in one process.
     day = Irail(f"{root}/day")
     s3_system(remote.environment).delete_file(f"{BUCKET}/in/day/data/{FIRST}.dat")
+    session, naming = session_of(spark), naming_of("http://h/x")
     with pytest.raises(InputError, match=rf"^{root}/day/data/{FIRST}\.dat: does not exist$"):
-        write_facts_spark(day, tmp_path / "x", method, naming, session, (None, None), Silent())
+        write_facts_spark(day, tmp_path / "x", METHODS[0], naming, session, (None, None), Silent())
 
 
 def told(capsys: pytest.CaptureFixture[str], words: str, target: Path) -> str:

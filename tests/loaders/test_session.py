@@ -12,18 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tpf_server.spark.java import JavaNotFoundError, find_java
-
 PROJECT = Path(__file__).parents[2]
 
 
-@pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java")]
+
+
 def test_the_reason_is_said_in_one_line(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
     command = [sys.executable, "-m", "tpf_client.commands", "tpf-load", "rdf"]
     command += [str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "spark"]
@@ -39,30 +34,17 @@ def test_the_reason_is_said_in_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("until", "sent"), [("spark-class", signal.SIGINT), ("SparkSubmit", signal.SIGTERM)]
 )
 def test_an_interrupt_while_spark_starts_leaves_nothing(
     tmp_path: Path, until: str, sent: signal.Signals
 ) -> None:
-    pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
     (tmp_path / "temporary").mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "tpf_client.commands",
-        "tpf-load",
-        "rdf",
-        str(tmp_path / "a.nt"),
-    ]
+    command = [sys.executable, "-m", "tpf_client.commands", "tpf-load", "rdf"]
     load = subprocess.Popen(
-        [*command, "-o", str(tmp_path / "store"), "--engine", "spark"],
+        [*command, str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "spark"],
         cwd=PROJECT,
         env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
         stderr=subprocess.PIPE,

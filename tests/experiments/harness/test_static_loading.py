@@ -1,7 +1,6 @@
 """Static data are the same with and without Spark."""
 
 import contextlib
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from experiments.harness import static_loading
 from experiments.harness.static_loading import StaticLoading
-from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.store.static.columnar import open_store
 
 QUADS = [
@@ -39,12 +37,10 @@ def test_without_java_it_says_so_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.spark
-def test_with_java_spark_loads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_java_spark_loads_the_same(
+    java: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pyspark = pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
     present: Any = pyspark.SparkContext._active_spark_context
     if present is not None:  # of other tests: a process has one
         monkeypatch.setattr(

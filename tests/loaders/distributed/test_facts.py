@@ -43,13 +43,13 @@ from loaders.sources.irail import Irail
 from loaders.sources.polling import RecordedMessages
 from loaders.sources.taxi import Taxi
 from tests.loaders.facts_server import facts_endpoint
-from tests.loaders.recordings import entry, write_directory, write_flights
-from tests.loaders.sources.test_citybench import city as city
-from tests.loaders.sources.test_gtfs import write
-from tests.loaders.sources.test_gtfs_rt import record
-from tests.loaders.sources.test_taxi import EXAMPLE, LATER
+from tests.loaders.recordings import entry, write_directory
 from tests.loaders.test_history import BEGIN, MINUTE, fact_of, feeds
+from tests.loaders.test_places import disk as disk
+from tests.support.file_servers import put
+from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.spark_cluster import PROJECT, SparkCluster
+from tpf_server.store.static.file_systems import RemoteFolder
 
 pytestmark = pytest.mark.timeout(900)
 NAMING = naming_of("http://h/x")
@@ -227,29 +227,32 @@ def long_day(path: Path, polls: int, departures: int = 3) -> Path:
     )
 
 
-def sources(tmp_path: Path, city: Path) -> Iterator[MeasurableFeed]:
-    yield Irail(long_day(tmp_path / "day", 30))
-    yield CityBench(city)
-    (tmp_path / "trips.csv").write_text(EXAMPLE + LATER)
-    yield Taxi(tmp_path / "trips.csv")
-    flights = ["2013-06-01,600,61,UA,1,EWR,IAH", "2013-06-01,700,NA,AA,2,EWR,IAH"]
-    yield Flights(write_flights(tmp_path / "flights", flights))
-    schedule = Gtfs(write(tmp_path / "feed"))
-    messages = record(tmp_path / "rt", {0: 0, 1: 60, 5: 60, 9: 0})
-    yield RecordedMessages(messages, Realtime(schedule))
+def sources(root: str) -> Iterator[MeasurableFeed]:
+    yield Irail(f"{root}/long")
+    yield CityBench(f"{root}/city")
+    yield Taxi(f"{root}/trips.csv.gz")
+    yield Flights(f"{root}/flights")
+    yield RecordedMessages(f"{root}/rt", Realtime(Gtfs(f"{root}/feed.zip")))
 
 
 @pytest.mark.spark
-def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city: Path) -> None:
+def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
+    spark: Any, tmp_path: Path, disk: Path, remote: ObjectStore
+) -> None:
     session = session_of(spark)
     method = method_named("singleton-property")
-    for feed in sources(tmp_path, city):
+    long_day(disk / "long", 30)
+    root = put(disk, remote)
+    for feed, there in zip(sources(str(disk)), sources(root), strict=True):
         one, other = tmp_path / f"{feed.name}.nq", tmp_path / f"{feed.name}-spark.nq"
         count = write_facts(feed, one, method, NAMING)
         assert count
-        found = write_facts_spark(feed, other, method, NAMING, session, (None, None), Silent())
+        # What this process has fetched is no help to others.
+        remote.requests.clear()
+        found = write_facts_spark(there, other, method, NAMING, session, (None, None), Silent())
         assert found == count
         assert other.read_bytes() == one.read_bytes()
+        assert any(asked == "GET" for asked, _ in remote.requests)
         folder = tmp_path / f"{feed.name}-parts"
         folder.mkdir()
         parts = write_parts_spark(feed, folder, method, NAMING, session, (None, None), Silent())
@@ -261,18 +264,22 @@ def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city:
         by_spark = tmp_path / "spark" / feed.name
         assert write_streams_spark(stream, by_spark, session, None, None, Silent()) == told
         assert texts(by_spark) == texts(tmp_path / "one" / feed.name)
+    day = Irail(f"{root}/long")
+    there_too = RemoteFolder(f"s3://{BUCKET}/out", remote.environment)
+    parts = write_parts_spark(day, there_too, method, NAMING, session, (None, None), Silent())
+    assert there_too.files() == list(parts)
+    whole = (tmp_path / "irail.nq").read_bytes()
+    assert b"".join(there_too.read(name) for name in parts) == whole
     # What is malformed is told as in one process, and nothing takes the place of what was there.
-    day = Irail(tmp_path / "day")
-    broken = sorted((tmp_path / "day" / "data").iterdir())[17]
-    broken.write_text("{")
+    day = Irail(disk / "long")
+    sorted((disk / "long" / "data").iterdir())[17].write_text("{")
     target = tmp_path / "irail.nq"
-    before = target.read_bytes()
     with pytest.raises(InputError) as local:
         list(day.batches(None, None))
     with pytest.raises(InputError) as distributed:
         write_facts_spark(day, target, method, NAMING, session, (None, None), Silent())
     assert str(distributed.value) == str(local.value)
-    assert target.read_bytes() == before
+    assert target.read_bytes() == whole
 
 
 @pytest.mark.spark
@@ -315,15 +322,8 @@ def test_an_executor_that_is_killed_on_a_cluster(
     day = long_day(tmp_path / "day", 300, 30)
     outputs = ["--facts", tmp_path / "facts.nq", "--streams", tmp_path / "streams"]
     command = [
-        sys.executable,
-        "-m",
-        "tpf_client.commands",
-        "tpf-load",
-        "irail",
-        day,
-        "--engine",
-        "spark",
-    ]
+        sys.executable, "-m", "tpf_client.commands", "tpf-load", "irail", day, "--engine", "spark",
+    ]  # fmt: skip
     load = subprocess.Popen(
         spark_cluster.command([*map(str, (*command, "--quiet", *outputs))]),
         env=spark_cluster.environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True,

@@ -1,7 +1,7 @@
 import re
 import zipfile
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.instants import parse_instant
-from loaders.distributed.static_lines import load_local, load_spark
 from loaders.errors import InputError
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_schedule import Frequency, clock, schedule_instant, seconds
@@ -244,24 +243,6 @@ def test_inputs_that_are_no_feed(tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match=r"holds no agency\.txt"):
         Gtfs(tmp_path / "empty.zip")
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_spark_gives_the_same_departures(spark: Any, tmp_path: Path) -> None:
-    source = Gtfs(write(tmp_path / "feed"))
-    load_spark(source, tmp_path / "spark", spark)
-    load_local(source, tmp_path / "local")
-    texts = [
-        sorted(
-            line for file in (tmp_path / name).iterdir() for line in file.read_text().splitlines()
-        )
-        for name in ("spark", "local")
-    ]
-    assert texts[0] == texts[1]
-    instants = [line.split('"')[1] for line in texts[1] if f" {T}departureTime> " in line]
-    assert all(parse_instant(text).tzinfo is UTC for text in instants)
-    assert instants
 
 
 @given(st.integers(0, 30 * 3600), st.integers(0, 30 * 3600), st.integers(1, 4000))

@@ -1,6 +1,5 @@
 """Streaming jobs as processes, and what arrives for them."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ import pytest
 
 from tests.loaders.facts_server import Endpoint, facts_endpoint
 from tests.support.spark_cluster import SparkCluster
-from tpf_server.spark.java import JavaNotFoundError, find_java
 
 PROJECT = Path(__file__).parents[3]
 
@@ -22,12 +20,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
+def start(java: None, tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def run(
