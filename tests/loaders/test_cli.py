@@ -118,66 +118,6 @@ def test_without_java_one_process_does_it(
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["irail", "absent.zip", "-o", "out"], 1, "tpf-load: absent.zip: No such file"),
-        (["irail", "absent.zip"], 2, "--output, --facts or --streams"),
-        (["gtfs", "absent.zip"], 2, "Missing option"),
-        (["irail", "a", "-o", "out", "--from", "2014-12-05"], 2, "not an xsd:dateTime"),
-        (["irail", "a", "-o", "out", "--from", "2014-12-05T00:00:00"], 2, "needs a time zone"),
-        (["rdf", "absent*.nt", "-o", "out"], 1, "no file matches absent*.nt"),
-        (["rdf", "absent.nt", "-o", "out"], 1, "absent.nt does not exist"),
-        (["trams", "a"], 2, "No such command"),
-        (["flights", "absent", "-o", "out"], 1, "airlines.csv: no such file"),
-        (["irail", "http://[x/", "-o", "out"], 1, "http://[x/: no URL that can be asked"),
-        (["irail", "http://h:x/", "-o", "out"], 1, "http://h:x/: no URL that can be asked"),
-        (["siri", "http://[x/", "--facts", "out"], 1, "http://[x/: no URL that can be asked"),
-        (["rdf", "http://[x/a.nt", "-o", "out"], 1, "http://[x/a.nt: no URL that can be asked"),
-        (["json", "http://[x/", "--facts", "out"], 2, "can be polled: 'http://[x/'"),
-        (["ldes", "http://[x/", "--push", "http://h/d"], 2, "can be followed: 'http://[x/'"),
-        (["ldes", "http://h/", "--push", "http://[x/"], 2, "a dataset: 'http://[x/'"),
-        (["publish", "a.nq", "http://[x/"], 2, "a dataset: 'http://[x/'"),
-        (["publish", "http://[x/a.nq", "http://h/d"], 1, "a.nq: no URL that can be asked"),
-    ],
-)
-def test_wrong_use_of_load(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    arguments: list[str], status: int, message: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    assert run("load", *arguments) == status
-    assert message in " ".join(re.sub("[│╭╰─╮╯]", " ", capsys.readouterr().err).split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["irail", "{day}", "trains"], 2, "not the URL of a dataset"),
-        (["irail", "{day}", "http://127.0.0.1:9/t", "--speed", "0"], 2, "speed of a replay"),
-        *(
-            (["irail", "{day}", "http://127.0.0.1:9/t", "--speed", speed], 2, "speed of a replay")
-            for speed in ("nan", "-1", "1e-300")
-        ),
-        (["irail", "{day}", "http://127.0.0.1:9/t", "--lead", "-1"], 2, "--lead"),
-        (["irail", "{day}", "http://[x/"], 2, "not the URL of a dataset: 'http://[x/'"),
-        (["irail", "{day}", "http://h:x/streams/s"], 2, "a dataset: 'http://h:x/streams/s'"),
-        (["irail", "{day}", "http://h/t", "--from", "2030-01-01T00:00:00Z"], 2, "nothing between"),
-        (["irail", "absent", "http://127.0.0.1:9/t"], 1, "absent: No such file"),
-        (["flights"], 2, "Missing argument"),
-        (["flights", "a", "b", "http://h/"], 2, "at most one INPUT"),
-    ],
-)
-def test_wrong_use_of_replay(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path,
-    arguments: list[str], status: int, message: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    given = [argument.format(day=day) for argument in arguments]
-    assert run("replay", *given) == status
-    assert message in " ".join(re.sub("[│╭╰─╮╯]", " ", capsys.readouterr().err).split())
-
-
 def test_settings_of_spark_come_from_the_environment() -> None:
     environment = {"TPF_SPARK_MASTER": "local[3]", "TPF_SPARK_MEMORY": "3g", "HOME": "/"}
     settings = SparkSettings.from_environment(environment, memory="4g", master=None)

@@ -110,36 +110,6 @@ def test_a_url_is_polled_and_told_to_a_server(
         assert "refused a batch: 400" in line
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["rt.pb", "--facts", "f.nq"], 2, "Missing option '--schedule'"),
-        (["rt.pb", "--schedule", "feed"], 2, "--facts, --streams or --push"),
-        (["http://h/rt", "--schedule", "feed", "--facts", "f", "--streams", "s"], 2, "one output"),
-        (["absent.pb", "--schedule", "feed", "--facts", "f.nq"], 1, "absent.pb: No such file"),
-        (["rt.pb", "--schedule", "absent", "--facts", "f.nq"], 1, "absent: No such file"),
-        (["http://h/rt", "--schedule", "feed", "--push", "bus"], 2, "not the URL of a dataset"),
-        (["rt.pb", "--schedule", "feed", "--facts", "f.nq", "--period", "0"], 2, "positive"),
-    ],
-)
-def test_wrong_use(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    feed: Path, arguments: list[str], status: int, message: str,
-) -> None:  # fmt: skip
-    assert feed.is_dir()
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rt.pb").write_bytes(new_message().SerializeToString())
-    assert run("load", "gtfs-rt", *arguments) == status
-    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert not (tmp_path / "f.nq").exists()
-
-
-def test_a_replay_is_of_recordings(capsys: pytest.CaptureFixture[str], feed: Path) -> None:
-    arguments = ["gtfs-rt", "http://h/rt", "http://h/bus", "--schedule", feed]
-    assert run("replay", *arguments) == 2
-    assert "is no recording: tpf-load polls it, with --push" in capsys.readouterr().err
-
-
 def test_where_every_poll_fails_so_does_the_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, feed: Path
 ) -> None:

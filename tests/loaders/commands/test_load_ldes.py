@@ -270,13 +270,6 @@ def test_a_relation_to_what_is_no_url(tmp_path: Path) -> None:
         assert (found.status, summary[:8]) == (0, "1 member")
 
 
-def test_wrong_use_is_told() -> None:
-    for arguments in (("x",), ("http://x/",), ("http://x/", "--push", "y"),
-                      ("http://x/", "--push", "http://x/streams/s"),
-                      ("http://x/", "--facts", "f", "--state", "s")):  # fmt: skip
-        assert load(*arguments).status == 2, arguments
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_our_stream_makes_the_same_dataset(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

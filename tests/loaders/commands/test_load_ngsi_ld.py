@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from waitress.task import ThreadedTaskDispatcher
 from waitress.trigger import trigger
 
 from annotations.clock import SystemClock
+from loaders.sources.base import FeedBatch
 from loaders.sources.listening import Listener
 from loaders.sources.ngsi_ld import NgsiLd
 from loaders.sources.polling import LiveFeed
@@ -97,74 +99,84 @@ def test_recorded_notifications(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         assert f'"2026-01-05{instant}"' in facts.read_text()
 
 
+def heard(
+    token: str | None, send: Callable[[str], None], live: LiveFeed, host: str = "127.0.0.1"
+) -> Iterator[FeedBatch]:
+    """The batches of a listener while somebody sends to it."""
+    senders: list[threading.Thread] = []
+
+    def ready(origin: str) -> None:
+        senders.append(threading.Thread(target=send, args=(origin,)))
+        senders[0].start()
+
+    holds = timedelta(seconds=60)
+    listener = Listener("n", f"listen://{host}:0", NgsiLd().read, holds, token, live, ready)
+    try:
+        yield from listener.batches(None, None)
+    finally:
+        senders[0].join(60)
+
+
 def test_a_broker_notifies() -> None:
     statuses: list[int] = []
 
     def notify(origin: str) -> None:
+        statuses.append(requests.get(origin, timeout=60).status_code)
+        one = json.dumps(notification(vehicle(1)))
         for body, token in (
-            ("{", "t"), (json.dumps(notification(vehicle(1))), "wrong"),
-            (json.dumps(notification(vehicle(1))), "t"), (json.dumps(notification()), "t"),
-            (json.dumps(notification(vehicle(1))), "t"),
+            ("{", "t"), (one, "wrong"), (one, "t"), (json.dumps(notification()), "t"), (one, "t"),
         ):  # fmt: skip
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            headers = JSON | {"Authorization": f"Bearer {token}"}
             statuses.append(requests.post(origin, body, headers=headers, timeout=60).status_code)
 
-    clock, stopped = SystemClock(), threading.Event()
-    senders = []
-
-    def ready(origin: str) -> None:
-        statuses.append(requests.get(origin, timeout=60).status_code)
-        senders.append(threading.Thread(target=notify, args=(origin,)))
-        senders[0].start()
-
     refused: list[str] = []
-    listener = Listener(
-        "ngsi-ld", "listen://127.0.0.1:0", NgsiLd().read, timedelta(seconds=60), "t",
-        LiveFeed(clock, stopped, refused.append, 2), ready,
-    )  # fmt: skip
-    batches = list(listener.batches(None, None))
-    senders[0].join(60)
+    live = LiveFeed(SystemClock(), threading.Event(), refused.append, 2)
+    first, second = heard("t", notify, live)
     assert statuses == [405, 400, 401, 204, 204, 204]
     assert len(refused) == 1
     # What is said twice is told twice, at an instant of its own.
-    first, second = batches
     assert first.quads == second.quads
     assert first.at < second.at
     assert first.end - first.at == timedelta(seconds=60)
 
 
-def test_the_command_listens(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    facts = FactsServer(SystemClock())
-    sent: list[int] = []
+def load_while_sending(
+    monkeypatch: pytest.MonkeyPatch, server: Any, send: Callable[[str], None], *options: str
+) -> tuple[int, list[str]]:
+    """The status of the command that listens, and what it said since it was ready."""
+    echoed: list[str] = []
     senders: list[threading.Thread] = []
 
     def told(text: str, err: bool) -> None:
+        echoed.append(text)
         if found := re.search(r"listening at (\S+)", text):
-            body = json.dumps(notification(vehicle(1)))
-            senders.append(threading.Thread(target=post, args=(found[1], body, sent)))
+            senders.append(threading.Thread(target=send, args=(found[1],)))
             senders[0].start()
 
     monkeypatch.setattr("loaders.commands.load_feeds.typer.echo", told)
-    with listening(facts) as origin:
+    with listening(server) as origin:
         arguments = ["listen://127.0.0.1:0", "--push", f"{origin}fleet", "--token", "secret"]
-        assert run("load", "ngsi-ld", *arguments, "--polls", "1", "--holds", "60") == 0
+        status = run("load", "ngsi-ld", *arguments, *options)
         senders[0].join(60)
+    return status, echoed[1:]
+
+
+def test_the_command_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = FactsServer(SystemClock())
+    sent: list[int] = []
+    body = json.dumps(notification(vehicle(1)))
+    options = ("--polls", "1", "--holds", "60")
+    status, _ = load_while_sending(monkeypatch, facts, lambda url: post(url, body, sent), *options)
     # Acknowledged when the server had it.
-    assert sent == [204]
+    assert (status, sent) == (0, [204])
     assert len(facts.accepted) == 1
 
 
-def test_a_document_that_the_server_refuses_ends_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_that_the_server_refuses_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever may post could stop the feed of all others; only a wrong token ends it."""
     facts = FactsServer(SystemClock())
     refusing = [422, 400, 413, None, 403]
     sent: list[int] = []
-    echoed: list[str] = []
-    senders: list[threading.Thread] = []
 
     def server(environ: dict[str, Any], start_response: Any) -> Any:
         status = refusing.pop(0)
@@ -173,23 +185,13 @@ def test_a_document_that_the_server_refuses_ends_nothing(
         start_response(f"{status} Refused", [("Content-Type", "text/plain")])
         return [b"two labels overlap"]
 
-    def told(text: str, err: bool) -> None:
-        echoed.append(text)
-        if found := re.search(r"listening at (\S+)", text):
-            senders.append(threading.Thread(target=post_all, args=(found[1],)))
-            senders[0].start()
-
     def post_all(url: str) -> None:
         for number in range(5):
             post(url, json.dumps(notification(vehicle(number))), sent)
 
-    monkeypatch.setattr("loaders.commands.load_feeds.typer.echo", told)
-    with listening(server) as origin:
-        arguments = ["listen://127.0.0.1:0", "--push", f"{origin}fleet", "--token", "secret"]
-        assert run("load", "ngsi-ld", *arguments) == 1
-        senders[0].join(60)
-    assert sent == [422, 422, 422, 204, 503]
-    assert [each.rpartition(" ")[2] for each in echoed[1:]] == ["overlap"] * 3
+    status, echoed = load_while_sending(monkeypatch, server, post_all)
+    assert (status, sent) == (1, [422, 422, 422, 204, 503])
+    assert [each.rpartition(" ")[2] for each in echoed] == ["overlap"] * 3
     assert len(facts.accepted) == 1
 
 
@@ -247,10 +249,7 @@ def test_a_web_page_publishes_nothing(token: str | None) -> None:
     body = json.dumps(notification(vehicle(1)))
     authorized = {"Authorization": f"Bearer {token}"} if token else {}
     statuses: list[int] = []
-
-    def ready(origin: str) -> None:
-        senders.append(threading.Thread(target=post_all, args=(origin,)))
-        senders[0].start()
+    stopped = threading.Event()
 
     def post_all(origin: str) -> None:
         for headers, _ in attempts:
@@ -258,32 +257,6 @@ def test_a_web_page_publishes_nothing(token: str | None) -> None:
             statuses.append(requests.post(origin, body, headers=sent, timeout=60).status_code)
         stopped.set()
 
-    senders: list[threading.Thread] = []
-    stopped = threading.Event()
-    listener = Listener(
-        "n", "listen://127.0.0.1:0", NgsiLd().read, timedelta(seconds=60), token,
-        LiveFeed(SystemClock(), stopped), ready,
-    )  # fmt: skip
-    batches = list(listener.batches(None, None))
-    senders[0].join(60)
+    batches = list(heard(token, post_all, LiveFeed(SystemClock(), stopped)))
     assert statuses == [status for _, status in attempts]
     assert len(batches) == statuses.count(204)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["listen://0.0.0.0:0", "--push", "http://h/d"], 2, "give a token"),
-        (["listen://nowhere", "--push", "http://h/d"], 2, "not an address to listen at"),
-        (["listen://127.0.0.1:0", "--push", "http://h/d", "--facts", "f"], 2, "one output"),
-        (["listen://127.0.0.1:0", "--push", "http://h/d", "--holds", "0"], 2, "positive"),
-        (["absent.json", "--facts", "f"], 1, "No such file"),
-    ],
-)
-def test_wrong_use(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    arguments: list[str], status: int, message: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    assert run("load", "ngsi-ld", *arguments) == status
-    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -49,13 +49,5 @@ def test_a_server_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, co
         else:
             told = [str(tmp_path / "a.xml"), f"{origin}trains"]
         assert run(command, "siri", *told, "--token", "secret") == 0, capsys.readouterr().err
-        assert run("replay", "siri", f"{origin}siri", f"{origin}trains") == 2
     (posted,) = facts.accepted
     assert sum(DELAY in line for line in posted.lines) == 3
-    assert "tpf-load polls it" in capsys.readouterr().err
-
-
-def test_what_is_no_siri(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "a.xml").write_text("<html/>")
-    assert run("load", "siri", tmp_path / "a.xml", "--facts", tmp_path / "facts.nq") == 1
-    assert "a.xml: no ServiceDelivery of SIRI in <html>" in capsys.readouterr().err

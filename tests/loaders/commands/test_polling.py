@@ -140,25 +140,3 @@ def test_json_that_says_nothing_usable(
     failed, last = capsys.readouterr().err.splitlines()
     assert reason in failed
     assert last.endswith("every poll failed")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["irail", "http://h/b"], 2, "--facts, --streams or --push"),
-        (["irail", "http://h/b", "--output", "s", "--push", "http://h/d"], 2, "one output"),
-        (["irail", "recorded.zip", "--push", "http://h/d"], 2, "tpf-replay irail"),
-        (["irail", "http://h/b", "--push", "http://h/d", "--period", "0"], 2, "positive"),
-        (["json", "file.json", "--push", "http://h/d"], 2, "not a URL that can be polled"),
-        (["json", "http://h/b", "--context", "absent", "--push", "http://h/d"], 1, "No such file"),
-        (["json", "http://h/b", "--context", "list", "--push", "http://h/d"], 1, "no context"),
-    ],
-)
-def test_wrong_use(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    arguments: list[str], status: int, message: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "list").write_text("[1]")
-    assert run("load", *arguments) == status
-    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
