@@ -103,21 +103,6 @@ def test_rdf_files_and_what_is_malformed(
     assert not (tmp_path / "store.rejects" / "rejects.ndjson").exists()
 
 
-def test_without_java_one_process_does_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
-) -> None:
-    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "absent"))
-    monkeypatch.setattr("loaders.commands.options.SMALL", 0)
-    assert run("load", "irail", day, "-o", tmp_path / "out") == 0
-    first, _, third = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"tpf-load: without Spark: no Java in {tmp_path / 'absent'}")
-    assert third.endswith("engine: local")
-    arguments = ["-o", tmp_path / "other", "--engine", "spark"]
-    assert run("load", "irail", day, *arguments) == 1
-    assert re.fullmatch(r"tpf-load: no Java in .*\n", capsys.readouterr().err)
-    assert not (tmp_path / "other").exists()
-
-
 def test_settings_of_spark_come_from_the_environment() -> None:
     environment = {"TPF_SPARK_MASTER": "local[3]", "TPF_SPARK_MEMORY": "3g", "HOME": "/"}
     settings = SparkSettings.from_environment(environment, memory="4g", master=None)
@@ -153,23 +138,28 @@ def test_dynamic_facts_and_streams_as_files(
     assert facts.read_text() == ""
 
 
-def test_without_pyspark_one_process_does_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
-) -> None:
-    java = tmp_path / "java" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "java"))
+@pytest.mark.parametrize("has_java", [False, True])
+def test_without_spark_one_process_does_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path,
+    has_java: bool,
+) -> None:  # fmt: skip
+    home = tmp_path / "java"
+    missing = f"no Java in {home} (there is no bin/java that runs)"
+    if has_java:
+        (home / "bin").mkdir(parents=True)
+        (home / "bin/java").write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
+        (home / "bin/java").chmod(0o755)
+        monkeypatch.setitem(sys.modules, "pyspark", None)
+        missing = f"PySpark is not installed: {how_to_install('spark')}"
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(home))
     monkeypatch.setattr("loaders.commands.options.SMALL", 0)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run("load", "irail", day, "-o", tmp_path / "out") == 0
     first, _, third = capsys.readouterr().err.splitlines()
-    missing = f"PySpark is not installed: {how_to_install('spark')}"
     assert first == f"tpf-load: without Spark: {missing}"
     assert third.endswith("engine: local")
     assert run("load", "irail", day, "-o", tmp_path / "other", "--engine", "spark") == 1
     assert capsys.readouterr().err == f"tpf-load: {missing}; or use --engine local\n"
+    assert not (tmp_path / "other").exists()
 
 
 def test_small_inputs_are_loaded_without_looking_for_spark(
@@ -210,13 +200,16 @@ def test_facts_in_named_graphs(tmp_path: Path, form: str) -> None:
     [
         *(
             (f"{scheme}://a.example/out", options, f"nothing is written to {scheme}://")
-            for scheme in ("http", "https", "ftp", "svn+ssh", "git+https")
-            for options in (
-                ["irail", "-o"],
-                ["irail", "--format", "ntriples", "-o"],
-                ["irail", "--facts"],
-                ["irail", "--streams"],
-                ["rdf", "-o"],
+            for scheme, options in zip(
+                ("http", "https", "ftp", "svn+ssh", "git+https"),
+                (
+                    ["irail", "-o"],
+                    ["irail", "--format", "ntriples", "-o"],
+                    ["irail", "--facts"],
+                    ["irail", "--streams"],
+                    ["rdf", "-o"],
+                ),
+                strict=True,
             )
         ),
         *(
@@ -245,8 +238,7 @@ def test_nothing_is_written_to_such_a_url(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("scheme", ["file", "FILE"])
-@pytest.mark.parametrize("form", ["store", "ntriples"])
+@pytest.mark.parametrize(("scheme", "form"), [("file", "store"), ("FILE", "ntriples")])
 def test_a_file_url_is_a_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, day: Path, scheme: str, form: str
 ) -> None:

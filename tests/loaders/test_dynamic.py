@@ -5,7 +5,6 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from annotations.labels import Fact
 from annotations.methods import METHODS
 from annotations.methods.method import Method
 from loaders.dynamic import (
@@ -75,13 +74,6 @@ def test_streams_are_lines_of_timestamped_triples(tmp_path: Path) -> None:
     ] * 14
 
 
-def test_a_feed_as_a_stream(tmp_path: Path) -> None:
-    feed = recorded_board(tmp_path)
-    count = write_streams(FeedStream(feed), tmp_path / "streams")
-    lines = (tmp_path / "streams" / "irail.tsv").read_text().splitlines()
-    assert count == len(lines) == sum(len(batch.quads) for batch in feed.batches(None, None))
-
-
 def test_a_failed_file_leaves_the_old_one(tmp_path: Path) -> None:
     target = tmp_path / "facts.nq"
     target.write_text("old")
@@ -94,8 +86,3 @@ def test_a_failed_file_leaves_the_old_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         write_streams(FeedStream(bad), tmp_path / "file" / "streams")
-
-
-def test_labels_of_a_file_are_instants_of_the_feed(tmp_path: Path) -> None:
-    facts: list[Fact] = list(history(recorded_board(tmp_path).batches(None, None)))
-    assert min(fact.label.start for fact in facts if fact.label and fact.label.start) == NOON

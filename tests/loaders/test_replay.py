@@ -117,25 +117,17 @@ def test_speed_and_span(speed: float, first: int, last: int) -> None:
     assert ends[:-1] == starts[1:]
 
 
-def test_original_instants_without_pauses() -> None:
-    setting = Setting()
-    setting.clock = ManualClock(THEN)
-    setting.server.clock = setting.clock
-    setting.play(original_instants=True, speed=float("inf"), labelling="interval")
-    assert [posted.label["initial"] for posted in setting.server.accepted] == [
-        THEN + n * MINUTE for n in range(5)
-    ]
-    assert setting.clock.now() == THEN
-
-
-def test_original_instants_at_the_pace_of_the_feed() -> None:
-    setting = Setting()
-    setting.clock = ManualClock(THEN)
-    setting.server.clock = setting.clock
-    setting.play(original_instants=True)
+@pytest.mark.parametrize(("speed", "pace"), [(1.0, MINUTE), (float("inf"), 0 * MINUTE)])
+def test_original_instants_at_the_pace_of_the_feed_or_without_pauses(
+    speed: float, pace: timedelta
+) -> None:
+    setting = Setting(labelling="interval", original_instants=True)
+    setting.clock = setting.server.clock = ManualClock(THEN)
+    setting.play(speed=speed)
     for n, posted in enumerate(setting.server.accepted):
-        assert posted.at == THEN + n * MINUTE
-        assert posted.label == {"expiration": THEN + (n + 1) * MINUTE}
+        assert posted.at == THEN + n * pace
+        assert posted.label == {"initial": THEN + n * MINUTE, "final": THEN + (n + 1) * MINUTE}
+    assert setting.clock.now() == THEN + 4 * pace
 
 
 def test_a_lead_sends_early_and_labels_alike() -> None:

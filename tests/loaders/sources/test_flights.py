@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.terms import Quad, Term
+from annotations.terms import Term
 from loaders.errors import InputError, SettingError
 from loaders.sources.flights import Flight, Flights, package_data
 from tests.loaders.recordings import write_flights
@@ -187,17 +187,6 @@ def test_inputs_that_are_no_flights(tmp_path: Path) -> None:
         Flights(path).span(None, None)
     with pytest.raises(SettingError, match="positive"):
         Flights(path, period=timedelta(0))
-
-
-def test_an_instant_says_the_same_quads_whenever_it_is_asked(tmp_path: Path) -> None:
-    path = write_flights(tmp_path, [f"2013-06-01,{600 + n},30,UA,{n},EWR,IAH" for n in range(9)])
-    feed = Flights(path)
-    span = feed.span(None, None)
-    assert span is not None
-    middle = span.start + 40 * MINUTE
-    first: tuple[Quad, ...] = next(iter(feed.batches(middle, None))).quads
-    assert first == next(b for b in feed.batches(None, None) if b.at == middle).quads
-    assert first
 
 
 def test_few_days_are_found_however_their_dates_are_written(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, Term
 from loaders.errors import InputError
 from loaders.sources.irail import Irail, from_millis
@@ -36,6 +35,10 @@ def test_static_facts_of_every_departure_once(recording: Path) -> None:
     source = Irail(recording)
     triples = [triple for piece in source.pieces(1) for triple in source.quads(piece)]
     assert len(triples) == len(set(triples)) == 3 * 5
+    for count in (2, 3, 100):
+        assert {each for piece in source.pieces(count) for each in source.quads(piece)} == set(
+            triples
+        )
     a = {predicate: term for s, predicate, term, _ in triples if s == subject("a")}
     assert a == {
         "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>": f"<{T}Departure>",
@@ -45,13 +48,6 @@ def test_static_facts_of_every_departure_once(recording: Path) -> None:
         "^^<http://www.w3.org/2001/XMLSchema#dateTime>",
         f"<{T}stop>": "<http://irail.be/stations/NMBS/008892007>",
     }
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 100])
-def test_pieces_hold_everything(recording: Path, count: int) -> None:
-    source = Irail(recording)
-    whole = {triple for piece in source.pieces(1) for triple in source.quads(piece)}
-    assert {triple for piece in source.pieces(count) for triple in source.quads(piece)} == whole
 
 
 def test_batches_hold_until_the_next_poll(recording: Path) -> None:
@@ -75,12 +71,6 @@ def test_batches_hold_until_the_next_poll(recording: Path) -> None:
         (subject("c"), f"<{T}platform>"),
     }
     assert batches[2].quads == ()
-
-
-def test_labels_of_a_batch(recording: Path) -> None:
-    batch = next(iter(Irail(recording).batches(None, None)))
-    assert {fact.label for fact in batch.facts("expiration")} == {Expiration(batch.until)}
-    assert {fact.label for fact in batch.facts("interval")} == {Interval(batch.at, batch.until)}
 
 
 def test_a_span_is_cut_out(recording: Path) -> None:

@@ -158,9 +158,3 @@ def test_what_is_no_message(message: bytes, reason: str) -> None:
 def test_a_message_of_no_instant() -> None:
     with pytest.raises(InputError, match="of no instant: ''"):
         Siri().instant(b"<Siri><ServiceDelivery/></Siri>", "m.xml")
-
-
-def test_what_is_cut_or_changed_is_one_line() -> None:
-    for length in range(0, len(VM), 7):
-        with pytest.raises(InputError):
-            Siri().read(VM[:length], "m.xml")
