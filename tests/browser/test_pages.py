@@ -14,6 +14,8 @@ from tests.browser.chromium import Browser
 from tests.support.peers import CHROMIUM
 from tests.support.running_server import TOKEN, RunningServer, n_quads
 
+pytestmark = [pytest.mark.peers, CHROMIUM.skip]
+
 EX = "http://example.org/"
 ATTACKS = (
     "</script><img src=x onerror=\"window.pwned='literal'\">",
@@ -122,7 +124,6 @@ def is_accessible(browser: Browser) -> None:
     assert browser.violations() == []
 
 
-@CHROMIUM.needed
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_ask_nobody_else_and_are_for_all_screens_and_people(
     server: RunningServer, browser: Browser, path: str
@@ -146,7 +147,6 @@ def test_pages_ask_nobody_else_and_are_for_all_screens_and_people(
         is_accessible(browser)
 
 
-@CHROMIUM.needed
 def test_the_form_works_by_keyboard(server: RunningServer, browser: Browser) -> None:
     browser.open(f"{server.url}stops")
     for _ in range(3):
@@ -176,7 +176,6 @@ def test_the_form_works_by_keyboard(server: RunningServer, browser: Browser) -> 
     assert browser.evaluate(outline) != "none"
 
 
-@CHROMIUM.needed
 def test_pages_are_turned_by_links(server: RunningServer, browser: Browser) -> None:
     browser.open(f"{server.url}stops?subject=")
     seen = set()
@@ -201,7 +200,6 @@ def soon_over(server: RunningServer) -> None:
     server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=100)))
 
 
-@CHROMIUM.needed
 def test_time_badges_count_down_and_their_bars_run_down(
     server: RunningServer, browser: Browser
 ) -> None:
@@ -232,7 +230,6 @@ def test_time_badges_count_down_and_their_bars_run_down(
     assert 0.97 < bar() < 0.991
 
 
-@CHROMIUM.needed
 def test_a_page_of_live_facts_renews_itself(server: RunningServer, browser: Browser) -> None:
     quad = Quad(iri(f"{EX}departure/10"), iri(EX + "delay"), literal("60"))
     end = datetime.now(UTC) + timedelta(seconds=4)
@@ -250,7 +247,6 @@ def test_a_page_of_live_facts_renews_itself(server: RunningServer, browser: Brow
     assert browser.evaluate("window.same")
 
 
-@CHROMIUM.needed
 def test_hostile_data_inject_nothing(server: RunningServer, browser: Browser) -> None:
     browser.open(f"{server.url}hostile?subject=")
     texts = browser.evaluate("[...document.querySelectorAll('td')].map(cell => cell.innerText)")
@@ -270,7 +266,6 @@ def test_hostile_data_inject_nothing(server: RunningServer, browser: Browser) ->
         assert browser.evaluate("window.pwned") is None
 
 
-@CHROMIUM.needed
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_enough_contrast(server: RunningServer, browser: Browser, dark: bool) -> None:
     browser.resize(1280, 800, dark=dark)
@@ -287,7 +282,6 @@ fetch("/{path}", {{cache: "no-cache", headers: {{Accept: "application/trig"}}}})
 """
 
 
-@CHROMIUM.needed
 def test_the_dictionary_of_deltas_outlives_the_freshness_of_its_page(
     server: RunningServer, browser: Browser
 ) -> None:
@@ -307,7 +301,6 @@ def test_the_dictionary_of_deltas_outlives_the_freshness_of_its_page(
     assert max(sizes[1:]) < 300 < sizes[0]
 
 
-@CHROMIUM.needed
 def test_a_term_leads_to_what_is_said_elsewhere(server: RunningServer, browser: Browser) -> None:
     kind = EX + "vocabulary/a-rather-long-name-for-a-kind-of-thing#RailwayStationOrStop"
     browser.open(f"{server.url}stops?subject={quote(kind, safe='')}")

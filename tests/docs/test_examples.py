@@ -6,15 +6,22 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from annotations.labels import Expiration
+from annotations.namespaces import integer
+from annotations.terms import Quad, iri
 from tests.support.running_server import TOKEN, RunningServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIG = f"""
 [datasets.trains]
+source = "{EXAMPLES / "trains.ttl"}"
+live = true
+[datasets.feed]
 source = "{EXAMPLES / "trains.ttl"}"
 live = true
 [datasets.past]
@@ -26,6 +33,16 @@ accept_past = true
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with RunningServer(tmp_path_factory.mktemp("examples"), CONFIG) as running:
+        # As `publish_feed.py` does it, but for an hour.
+        delays = [
+            Quad(
+                iri(f"http://example.org/departures/{train}"),
+                iri("http://example.org/train#delay"),
+                integer(delay),
+            )
+            for train, delay in (("IC1828", 60), ("IC528", 0), ("S51", 0))
+        ]
+        running.publish("trains", delays, Expiration(datetime.now(UTC) + timedelta(hours=1)))
         yield running
 
 
@@ -48,26 +65,20 @@ def run(name: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def publish(server: RunningServer) -> None:
-    (line,) = run("publish_feed.py", server.origin + "trains", "1")
-    assert re.fullmatch(r"batch \d+: \{.*\}", line)
-
-
 def test_query(server: RunningServer) -> None:
-    publish(server)
     signs = [line.split()[0] for line in run("query.py", server.origin + "trains")]
     assert signs == ["Brugge", "Eeklo", "Oostende"]
 
 
-def test_watch(server: RunningServer) -> None:
-    publish(server)
-    lines = run("watch.py", server.origin + "trains", "1")
+def test_publish_and_watch(server: RunningServer) -> None:
+    (line,) = run("publish_feed.py", server.origin + "feed", "1")
+    assert re.fullmatch(r"batch \d+: \{.*\}", line)
+    lines = run("watch.py", server.origin + "feed", "1")
     assert len(lines) == 3
     assert all(re.fullmatch(r"\+ \w+ \d+ until .*\+00:00", line) for line in lines)
 
 
 def test_watch_async(server: RunningServer) -> None:
-    publish(server)
     lines = run("watch_async.py", server.origin + "trains", "1")
     assert sorted(lines) == ["delays: 3 added, 0 removed", "late: 1 added, 0 removed"]
 
@@ -77,7 +88,6 @@ def test_embedded() -> None:
 
 
 def test_to_pandas(server: RunningServer) -> None:
-    publish(server)
     *_, mean = run("to_pandas.py", server.origin + "trains")
     assert mean == "mean delay: 20.0"
 
@@ -113,7 +123,6 @@ def test_csparql_query() -> None:
 
 
 def test_notebook(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(server)
     monkeypatch.setenv("TPF_DATASET", server.origin + "trains")
     known: dict[str, object] = {}
     for cell in json.loads((EXAMPLES / "watch.ipynb").read_text("utf-8"))["cells"]:

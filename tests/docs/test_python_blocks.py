@@ -44,7 +44,7 @@ PRINTED = {
         ["{'accepted': 2, 'dropped': 0, 'late': 0, 'refused': []}\n"],
     ],
     "csparql.md": [["1700000100000 ('?district', '?passages') (('<urn:district>', '\"12\""]],
-    "rspql.md": [["1000 (('<urn:hall>', '\"19\"'),)\n", "3000 (('<urn:hall>', '\"21\"'),)\n"]],
+    "rspql.md": [["1000 (('<urn:hall>', '\"19\"'),)\n3000 (('<urn:hall>', '\"21\"'),)\n"]],
     "store.md": [["1 triples, 3 terms\n"], ["1\n<http://example.org/d/1>"]],
     "streaming.md": [['?delay "5"^^', "2999-01-01 00:00:00+00:00"]],
 }

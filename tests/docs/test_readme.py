@@ -61,10 +61,3 @@ def test_publish_and_query(tmp_path: Path, port: str) -> None:
     assert '"added": [{"headSign"' in updates
     assert "Oostende 300" in python
     assert "Brugge 0" in python
-
-
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\((?!http)([^)#]+)", README.read_text("utf-8"))
-    assert links
-    missing = [link for link in links if not (README.parent / link).exists()]
-    assert not missing

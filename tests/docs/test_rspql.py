@@ -1,8 +1,6 @@
 """The examples of the page on RSP-QL run as they stand."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from tpf_server.continuous.continuous_engine import Engine
@@ -49,14 +47,3 @@ def test_graphs_of_elements() -> None:
         ("<urn:ride>", f"<{trips}distance>", f'"3"{integer}', "<urn:long>"),
         ("<urn:long>", f"<{trips}at>", '"noon"', None),
     }
-
-
-def test_the_program() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", example("python")], capture_output=True, text=True, check=False
-    )
-    assert not found.stderr
-    assert found.stdout.splitlines() == [
-        "1000 (('<urn:hall>', '\"19\"'),)",
-        "3000 (('<urn:hall>', '\"21\"'),)",
-    ]

@@ -16,8 +16,9 @@ from experiments.workloads.taxi_files import Route, route_counts, write_trips
 from tests.experiments.harness.test_runner import run
 from tests.support import peers
 
+pytestmark = [pytest.mark.peers, peers.PATHWAY.skip]
 
-@peers.PATHWAY.needed
+
 @pytest.mark.parametrize("commit", [1, 7])
 def test_after_each_commit_its_counts_are_those_of_the_window(tmp_path: Path, commit: int) -> None:
     some = list(trips(200, 3))
@@ -32,7 +33,6 @@ def test_after_each_commit_its_counts_are_those_of_the_window(tmp_path: Path, co
         assert now == route_counts(some[: first + commit], 2)
 
 
-@peers.PATHWAY.needed
 def test_the_experiment_measures_it_beside_the_engine(tmp_path: Path) -> None:
     small = {"trips": 300, "minutes": [2], "recorded": 1, "anew": 5}
     results = run(tmp_path, TaxiQueries(), repetitions=1, tables={"taxi": small})

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tpf_client.errors import HttpError, QuerySyntaxError, UnsupportedQueryError
 
 _CONTEXT = "https://linkedsoftwaredependencies.org/bundles/npm/@ldf/server/^3.0.0/components"
 _START_SECONDS = 60
+pytestmark = [pytest.mark.peers, LDF_SERVER.skip]
 
 SMALL = [
     Quad(subject, predicate, value)
@@ -45,7 +47,7 @@ ODD = [
 SHOP = [quad for quad in shop(10_000) if quad.graph == DEFAULT_GRAPH]
 
 
-def _config(port: int, files: dict[str, Path]) -> dict[str, object]:
+def _config(port: int, files: dict[str, Path], kind: str) -> dict[str, object]:
     return {
         "@context": f"{_CONTEXT}/context.jsonld",
         "@id": "urn:ldf-server:my",
@@ -63,7 +65,7 @@ def _config(port: int, files: dict[str, Path]) -> dict[str, object]:
         "datasources": [
             {
                 "@id": f"urn:ldf-server:{name}",
-                "@type": "NTriplesDatasource",
+                "@type": kind,
                 "datasourceTitle": name,
                 "description": name,
                 "datasourcePath": name,
@@ -83,16 +85,12 @@ def _near(url: str) -> list[Quad]:
     return [*said, Quad(blank_node("x"), iri("http://e/name"), literal("x"))]
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("reference")
-    port = free_port()
-    files = {}
-    near = _near(f"http://127.0.0.1:{port}/near")
-    for name, quads in (("small", SMALL), ("odd", ODD), ("shop", SHOP), ("near", near)):
-        files[name] = folder / f"{name}.nt"
-        files[name].write_text(n_quads(quads), encoding="utf-8")
-    (folder / "config.json").write_text(json.dumps(_config(port, files)), encoding="utf-8")
+@contextmanager
+def reference_server(
+    folder: Path, port: int, files: dict[str, Path], kind: str = "NTriplesDatasource"
+) -> Iterator[str]:
+    """Run the reference server over files; return its URL."""
+    (folder / "config.json").write_text(json.dumps(_config(port, files, kind)), encoding="utf-8")
     # It looks for components in all packages beside it; those of newer clients would stop it.
     (folder / "node_modules").mkdir()
     for name in ("@ldf", "n3"):
@@ -103,7 +101,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [NODE.command, "launch.cjs", "config.json", str(port), "1"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     try:
-        url = f"http://127.0.0.1:{port}/"
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             with socket.socket() as probe:
@@ -111,11 +108,24 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                     break
             assert process.poll() is None, "the reference server ended"
             time.sleep(0.2)
-        assert requests.get(url + "small", timeout=30).status_code == 200
-        yield url
+        yield f"http://127.0.0.1:{port}/"
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("reference")
+    port = free_port()
+    files = {}
+    near = _near(f"http://127.0.0.1:{port}/near")
+    for name, quads in (("small", SMALL), ("odd", ODD), ("shop", SHOP), ("near", near)):
+        files[name] = folder / f"{name}.nt"
+        files[name].write_text(n_quads(quads), encoding="utf-8")
+    with reference_server(folder, port, files) as url:
+        assert requests.get(url + "small", timeout=30).status_code == 200
+        yield url
 
 
 def _bag(answer: Solutions) -> Counter[frozenset[tuple[str, str]]]:
@@ -138,7 +148,6 @@ def _expected(store: pyoxigraph.Store, query: str) -> Counter[frozenset[tuple[st
     )
 
 
-@LDF_SERVER.needed
 def test_shapes_of_queries(base: str) -> None:
     oracle = store_of(SHOP)
     with Client(base + "shop") as client:
@@ -146,7 +155,6 @@ def test_shapes_of_queries(base: str) -> None:
             assert right(oracle, name, content(client.query(SHOP_QUERIES[name]))), name
 
 
-@LDF_SERVER.needed
 @examples(60, fixtures=True)
 @given(query=queries.filter(lambda text: "GRAPH" not in text))
 def test_random_queries(base: str, query: str) -> None:
@@ -162,7 +170,6 @@ def test_random_queries(base: str, query: str) -> None:
             assert _bag(found) == _expected(store_of(SMALL), query)
 
 
-@LDF_SERVER.needed
 def test_odd_terms(base: str) -> None:
     with Client(base + "odd") as client:
         for query in (
@@ -177,7 +184,6 @@ def test_odd_terms(base: str) -> None:
             assert _expected(store_of(ODD), query), query
 
 
-@LDF_SERVER.needed
 def test_a_dataset_that_is_not_there(base: str) -> None:
     with Client(base + "nothing") as client, pytest.raises(HttpError) as error:
         client.query("ASK { ?s ?p ?o }")

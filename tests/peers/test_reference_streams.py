@@ -1,9 +1,5 @@
 """Continuous queries and history over annotated files that the reference server hosts."""
 
-import json
-import socket
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,12 +12,14 @@ from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad, iri, literal
 from experiments.free_port import free_port
-from tests.peers.test_reference_server import _config
+from tests.peers.test_reference_server import reference_server
 from tests.support.oracle import select, store_of
-from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
+from tests.support.peers import LDF_SERVER
 from tests.support.running_server import n_quads
 from tpf_client import Client, Update
 from tpf_client.errors import HistoryError
+
+pytestmark = [pytest.mark.peers, LDF_SERVER.skip]
 
 EX = "http://example.org/"
 METHODS = ("singleton-property", "named-graph", "implicit-graph", "reification")
@@ -80,28 +78,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
             quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
             files[name] = folder / f"{name}.nq"
             files[name].write_text(n_quads([*STATIC, *dict.fromkeys(quads)]), encoding="utf-8")
-    config = json.dumps(_config(port, files)).replace("NTriplesDatasource", "NQuadsDatasource")
-    (folder / "config.json").write_text(config, encoding="utf-8")
-    (folder / "node_modules").mkdir()
-    for name in ("@ldf", "n3"):
-        (folder / "node_modules" / name).symlink_to(NODE_MODULES / name)
-    (folder / "package.json").write_text('{"name": "reference", "version": "1.0.0"}')
-    core = json.dumps(str(NODE_MODULES / "@ldf/core"))
-    (folder / "launch.cjs").write_text(f"require({core}).runCli(__dirname + '/');\n")
-    command = [NODE.command, "launch.cjs", "config.json", str(port), "1"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, "the reference server ended"
-            time.sleep(0.2)
+    with reference_server(folder, port, files, "NQuadsDatasource"):
         yield Reference(url, expiring)
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def _expected(facts: list[Fact], update: Update) -> Counter[tuple[str | None, ...]]:
@@ -129,7 +107,6 @@ class Follower:
         self.states.append(self._seen.total())
 
 
-@LDF_SERVER.needed
 @pytest.mark.parametrize("method", METHODS)
 def test_history_is_replayed_from_intervals(reference: Reference, method: str) -> None:
     follower = Follower(INTERVALS)
@@ -145,7 +122,6 @@ def test_history_is_replayed_from_intervals(reference: Reference, method: str) -
         assert len(list(client.select(QUERY, at=at))) == follower.states[1]
 
 
-@LDF_SERVER.needed
 @pytest.mark.parametrize("method", METHODS)
 def test_facts_go_when_they_expire(reference: Reference, method: str) -> None:
     follower = Follower(reference.expiring)
@@ -163,7 +139,6 @@ def test_facts_go_when_they_expire(reference: Reference, method: str) -> None:
     assert set(delays) <= set(seen)
 
 
-@LDF_SERVER.needed
 def test_expirations_tell_no_history(reference: Reference) -> None:
     with (
         Client(f"{reference.url}named-graph-expiration") as client,
