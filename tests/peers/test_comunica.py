@@ -1,9 +1,16 @@
-"""Comunica, a client that others wrote, gets the right answers from the real server."""
+"""Comunica and Client.js get the right answers from the real server, and N3.js reads its pages.
 
+N3.js, which Client.js has of 2016, reads them as pyoxigraph does.
+"""
+
+import json
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import pyoxigraph as ox
 import pytest
+import requests
 
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import METHODS, method_named
@@ -11,7 +18,7 @@ from annotations.methods.base import Naming
 from annotations.methods.names import fragment_iri
 from annotations.terms import Quad, Term, iri, literal
 from tests.peers.questions import Question, check
-from tests.support.peers import COMUNICA, Comunica
+from tests.support.peers import COMUNICA, HERE, LDF_CLIENT, N3, NODE, NODE_MODULES, Comunica
 from tests.support.running_server import RunningServer, n_quads
 
 T, EX = "http://example.org/train#", "http://example.org/"
@@ -29,12 +36,17 @@ page_size = 7
 source = "graphs.nq"
 live = false
 page_size = 3
+[datasets.whole]
+source = "graphs.nq"
+live = false
 [datasets.odd]
 source = "odd.nq"
 live = false
 [datasets.trains]
 source = "trains.nq"
 page_size = 5
+[datasets.board]
+source = "trains.nq"
 """
 
 
@@ -116,7 +128,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, facts: list[Fact]) -> Itera
     for name, quads in {"rail": RAIL, "graphs": GRAPHS, "odd": ODD, "trains": TRAINS}.items():
         (folder / f"{name}.nq").write_text(n_quads(quads), encoding="utf-8")
     with RunningServer(folder, CONFIG) as running:
-        running.publish_facts("trains", facts)
+        for name in ("trains", "board"):
+            running.publish_facts(name, facts)
         yield running
 
 
@@ -274,3 +287,64 @@ def test_live_facts_in_every_view(
     if view == "rdf-1.2":
         queries += REIFIED.strip().splitlines()
     check(comunica, (Question(f"{server.url}trains/{view}", query, quads) for query in queries))
+
+
+FORMATS = {
+    "application/trig": ox.RdfFormat.TRIG,
+    "text/turtle": ox.RdfFormat.TURTLE,
+    "application/n-quads": ox.RdfFormat.N_QUADS,
+    "application/n-triples": ox.RdfFormat.N_TRIPLES,
+}
+
+
+def canonical(text: str, kind: ox.RdfFormat, base: str) -> set[str]:
+    """Its quads, with blank nodes named by what is said of them."""
+    found = ox.Dataset(ox.parse(text, format=kind, base_iri=base))
+    found.canonicalize(ox.CanonicalizationAlgorithm.UNSTABLE)
+    return set(map(str, found))
+
+
+@N3.needed
+def test_n3_reads_what_we_write(server: RunningServer) -> None:
+    views = [f"board/{method.name}" for method in METHODS]
+    documents = []
+    for path in ("rail", "rail?page=2", "whole", "odd", "board", *views, ""):
+        for media_type, format_ in FORMATS.items():
+            answer = requests.get(server.url + path, headers={"Accept": media_type}, timeout=60)
+            assert answer.headers["Content-Type"].startswith(media_type)
+            documents.append((answer.url, media_type, format_, answer.text))
+    lines = [
+        json.dumps({"base": url, "format": media_type, "text": text})
+        for url, media_type, _, text in documents
+    ]
+    found = subprocess.run(
+        [NODE.command, str(HERE / "n3.mjs"), str(NODE_MODULES)],
+        input="\n".join(lines), capture_output=True, text=True, timeout=120, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert len(found) == len(documents) == 4 * (5 + len(views) + 1)
+    for (url, media_type, format_, text), line in zip(documents, found, strict=True):
+        said = json.loads(line)
+        assert "error" not in said, (url, media_type, said["error"])
+        theirs = canonical(said["quads"], ox.RdfFormat.N_QUADS, url)
+        assert theirs == canonical(text, format_, url), (url, media_type)
+
+
+@LDF_CLIENT.needed
+@pytest.mark.parametrize(
+    ("dataset", "pattern", "names"),
+    [
+        ("rail", f"?stop <{T}name> ?name", {'"stop 1"@en', '"Halt 1"@de'}),
+        ("board", f"<{EX}departure-1> <{T}delay> ?name", {f'"60"^^{XSD}integer'}),
+    ],
+)
+def test_client_js_answers(
+    server: RunningServer, dataset: str, pattern: str, names: set[str]
+) -> None:
+    query = f"SELECT ?name {{ <{EX}departure-1> <{T}stop> ?stop . {pattern} }}"
+    program = str(NODE_MODULES / "ldf-client/bin/ldf-client")
+    found = subprocess.run(
+        [NODE.command, program, f"{server.url}{dataset}", "-q", query],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert {row["?name"] for row in json.loads(found.stdout)} == names
