@@ -135,96 +135,49 @@ def test_what_else_is_said_of_a_labelled_node_is_kept() -> None:
 
 
 NAMELESS = 'tmp:expiration "2015-12-08T10:00:00"^^xsd:dateTime'
-TEN = 'tmp:expiration "2015-12-08T10:00:00Z"^^xsd:dateTime'
+AT_TEN = '"2015-12-08T10:00:00Z"^^xsd:dateTime'
+AT_ELEVEN = '"2015-12-08T11:00:00Z"^^xsd:dateTime'
+TEN = f"tmp:expiration {AT_TEN}"
+NAMED = ':g { :s :p "5" } :g'
 
 
 @pytest.mark.parametrize(
     ("method", "text", "error", "message"),
     [
-        ("named-graph", f':g {{ :s :p "5" }} :g {NAMELESS} .', InstantError, "time zone"),
-        ("named-graph", ':g { :s :p "5" } :g tmp:expiration "soon" .', InstantError, "soon"),
-        ("named-graph", ':g { :s :p "5" } :g tmp:expiration :t .', InstantError, "instant"),
+        ("named-graph", f"{NAMED} {NAMELESS} .", InstantError, "time zone"),
+        ("named-graph", f'{NAMED} tmp:expiration "soon" .', InstantError, "soon"),
+        ("named-graph", f"{NAMED} tmp:expiration :t .", InstantError, "instant"),
         ("named-graph", f":g {TEN} .", DecodeError, "no statement"),
-        (
-            "named-graph",
-            f':g {{ :s :p "5" }} :g {TEN} ; tmp:graph :a, :b .',
-            DecodeError,
-            "2 values",
-        ),
-        ("named-graph", ':g { :s :p "5" } :g tmp:interval :i .', DecodeError, "exactly one"),
-        (
-            "named-graph",
-            ':g { :s :p "5" } :g tmp:intervalInitial "2015-12-08T10:00:00Z"^^xsd:dateTime .',
-            DecodeError,
-            "exactly one",
-        ),
-        (
-            "named-graph",
-            ':g { :s :p "5" } :g tmp:interval [ '
-            'tmp:initial "2015-12-08T10:00:00Z"^^xsd:dateTime ; '
-            'tmp:final "2015-12-08T10:00:00Z"^^xsd:dateTime ] .',
-            LabelError,
-            "end after",
-        ),
-        (
-            "named-graph",
-            ':g { :s :p "5" } :g tmp:expiration "2015-12-08T10:00:00Z"^^xsd:dateTime, '
-            '"2015-12-08T11:00:00Z"^^xsd:dateTime .',
-            OverlapError,
-            "overlap",
-        ),
-        (
-            "named-graph",
-            f':g {{ :s :p "5" }} :g2 {{ :s :p "6" }} :g {TEN} . :g2 {TEN} .',
-            OverlapError,
-            "overlap",
-        ),
-        (
-            "singleton-property",
-            f':s :p1 "5" . :p1 sp:singletonPropertyOf tmp:expiration ; {TEN} .',
-            DecodeError,
-            "cannot be labelled",
-        ),
+        ("named-graph", f"{NAMED} {TEN} ; tmp:graph :a, :b .", DecodeError, "2 values"),
+        ("named-graph", f"{NAMED} tmp:interval :i .", DecodeError, "exactly one"),
+        ("named-graph", f"{NAMED} tmp:intervalInitial {AT_TEN} .", DecodeError, "exactly one"),
+        ("named-graph", f"{NAMED} tmp:interval [ tmp:initial {AT_TEN} ; tmp:final {AT_TEN} ] .",
+         LabelError, "end after"),
+        ("named-graph", f"{NAMED} {TEN}, {AT_ELEVEN} .", OverlapError, "overlap"),
+        ("named-graph", f':g2 {{ :s :p "6" }} {NAMED} {TEN} . :g2 {TEN} .',
+         OverlapError, "overlap"),
+        ("singleton-property", f':s :p1 "5" . :p1 sp:singletonPropertyOf tmp:expiration ; {TEN} .',
+         DecodeError, "cannot be labelled"),
         ("singleton-property", f':s :p1 "5" . :p1 {TEN} .', DecodeError, "singletonPropertyOf"),
-        (
-            "singleton-property",
-            f":p1 sp:singletonPropertyOf :p ; {TEN} .",
-            DecodeError,
-            "no statement",
-        ),
-        (
-            "singleton-property",
-            f':s :p1 "5" . :p1 sp:singletonPropertyOf :p, :q ; {TEN} .',
-            DecodeError,
-            "2 values",
-        ),
+        ("singleton-property", f":p1 sp:singletonPropertyOf :p ; {TEN} .", DecodeError,
+         "no statement"),
+        ("singleton-property", f':s :p1 "5" . :p1 sp:singletonPropertyOf :p, :q ; {TEN} .',
+         DecodeError, "2 values"),
         ("implicit-graph", f":x {TEN} .", DecodeError, "not the IRI of the fragment"),
-        (
-            "implicit-graph",
-            f"<http://example.org/trains?subject=urn%3As&predicate=urn%3Ap&object=urn%3Ao> {TEN} .",
-            DecodeError,
-            "do not hold",
-        ),
+        ("implicit-graph",
+         f"<http://example.org/trains?subject=urn%3As&predicate=urn%3Ap&object=urn%3Ao> {TEN} .",
+         DecodeError, "do not hold"),
         ("reification", f":x {TEN} .", DecodeError, "labels no fact"),
         ("reification", f":x rdf:subject :s ; rdf:object :o ; {TEN} .", DecodeError, "predicate"),
-        (
-            "reification",
-            f":x rdf:subject :s ; rdf:predicate :p ; rdf:object :o, :o2 ; {TEN} .",
-            DecodeError,
-            "found 2",
-        ),
+        ("reification", f":x rdf:subject :s ; rdf:predicate :p ; rdf:object :o, :o2 ; {TEN} .",
+         DecodeError, "found 2"),
         ("rdf-1.2", f":x {TEN} .", DecodeError, "reifies"),
         ("rdf-1.2", f":x rdf:reifies :t ; {TEN} .", DecodeError, "not a triple term"),
         ("rdf-1.2", f':x rdf:reifies <<( :s :p "5" )>> ; {TEN} .', DecodeError, "not stated"),
-        (
-            "rdf-1.2",
-            ':s :p "5" . :i tmp:initial "2015-12-08T10:00:00Z"^^xsd:dateTime ; '
-            'tmp:final "2015-12-08T11:00:00Z"^^xsd:dateTime .',
-            DecodeError,
-            "nothing is labelled",
-        ),
+        ("rdf-1.2", f':s :p "5" . :i tmp:initial {AT_TEN} ; tmp:final {AT_ELEVEN} .', DecodeError,
+         "nothing is labelled"),
     ],
-)
+)  # fmt: skip
 def test_wrong_annotations_are_refused_or_reported(
     method: str, text: str, error: type[AnnotationError], message: str
 ) -> None:

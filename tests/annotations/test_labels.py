@@ -96,9 +96,6 @@ def test_keys() -> None:
 @pytest.mark.parametrize(
     "labels",
     [
-        [Expiration(NOON), Expiration(hours(1))],
-        [Interval(NOON, hours(2)), Interval(hours(1), hours(3))],
-        [Interval(NOON, hours(9)), Interval(hours(1), hours(2))],
         [Expiration(hours(2)), Interval(hours(1), hours(3))],
         [Interval(LAST, LAST + 2 * MICROSECOND), Interval(LAST + MICROSECOND, hours(1) + AGES)],
     ],

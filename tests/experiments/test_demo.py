@@ -23,13 +23,6 @@ def _demo(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "tpf_client.commands", "tpf-demo", *arguments]
 
 
-def test_it_ends_by_itself() -> None:
-    done = subprocess.run(
-        _demo("--seconds", "1"), capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def pairs(values: list[bool]) -> list[tuple[bool, bool]]:
     return list(pairwise(values))
 
@@ -52,6 +45,11 @@ def test_a_short_recording_begins_again_when_the_board_is_empty(tmp_path: Path) 
         demo.terminate()
         demo.communicate(timeout=60)
     assert pairs(shown).count((True, False)) == 2, shown
+    # It ends by itself, too.
+    done = subprocess.run(
+        _demo("--seconds", "1", "--data", str(data)), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) -> None:
@@ -93,15 +91,10 @@ def test_flights_come_and_go_on_the_page_too_until_an_interrupt(tmp_path: Path) 
 def _interrupted(folder: Path) -> "Iterator[subprocess.Popen[str]]":
     """A demo in a process group of its own, with its files in the folder."""
     with subprocess.Popen(
-        _demo(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        _demo(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         # Tests that run in the background inherit that interrupts are ignored.
-        preexec_fn=_heed_interrupts,
-        env=os.environ | {"TMPDIR": str(folder)},
-    ) as demo:
+        preexec_fn=_heed_interrupts, env=os.environ | {"TMPDIR": str(folder)},
+    ) as demo:  # fmt: skip
         try:
             yield demo
         finally:

@@ -87,9 +87,9 @@ def solutions_of(store: ox.Store, query: str, **options: Any) -> ox.QuerySolutio
     return found
 
 
-def select(store: ox.Store, query: str, *, union_default: bool = False) -> list[dict[str, Term]]:
+def select(store: ox.Store, query: str) -> list[dict[str, Term]]:
     """Return the solutions of a SELECT query, with multiplicities; unbound variables are absent."""
-    answer = store.query(query, use_default_graph_as_union=union_default)
+    answer = store.query(query)
     assert isinstance(answer, ox.QuerySolutions)
     names = answer.variables
     return [
@@ -140,9 +140,9 @@ class Publications:
         """Return the set of quads that hold at an instant."""
         return list(dict.fromkeys(fact.quad for fact in self.facts() if fact.valid_at(now)))
 
-    def answer(self, query: str, now: datetime, *, union_default: bool = False) -> SolutionBag:
+    def answer(self, query: str, now: datetime) -> SolutionBag:
         """Return the solutions of a SELECT query over the quads that hold at an instant."""
-        return bag(select(store_of(self.valid_at(now)), query, union_default=union_default))
+        return bag(select(store_of(self.valid_at(now)), query))
 
 
 def _label(fact: Fact) -> Label:

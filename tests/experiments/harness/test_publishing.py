@@ -37,52 +37,39 @@ def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None
     assert readme.read_text() == text
 
 
-def test_the_summary_compares_with_the_papers(tmp_path: Path) -> None:
+def test_the_summary_compares_with_the_papers_and_says_of_which_commit_it_is(
+    tmp_path: Path,
+) -> None:
     taxi = Squares()
     taxi.name = "taxi"
     run(tmp_path / "results", taxi)
-    publish_report(tmp_path / "results", [taxi], tmp_path / "report")
-    summary = (tmp_path / "report/README.md").read_text()
-    assert summary.index("## The papers' figures") < summary.index("## taxi")
-    assert "Q1: 0.022 ms from a trip to its result in the mean. | 0.022 | — | not mea" in summary
-
-
-def test_each_experiment_says_when_and_of_which_commit_it_is(tmp_path: Path) -> None:
-    run(tmp_path / "results", Squares())
-    facts_file = tmp_path / "results" / Squares().name / FACTS
+    facts_file = tmp_path / "results" / taxi.name / FACTS
     facts = json.loads(facts_file.read_text())
     facts["started"] = "2025-04-03T02:01:00Z"
     facts["versions"]["commit"] = "0123456789ab"
     facts_file.write_text(json.dumps(facts))
-    publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
+    publish_report(tmp_path / "results", [taxi], tmp_path / "report")
     summary = (tmp_path / "report/README.md").read_text()
+    assert summary.index("## The papers' figures") < summary.index("## taxi")
+    assert "Q1: 0.022 ms from a trip to its result in the mean. | 0.022 | — | not mea" in summary
     assert "2025-04-03, commit 0123456789ab; load of the machine" in summary
     assert "1 experiment on commit 0123456789ab, in" in summary
 
 
-def test_results_of_two_commits_say_so(tmp_path: Path) -> None:
+def test_both_commits_of_results_are_named_and_no_paths_of_the_machine(tmp_path: Path) -> None:
     run(tmp_path / "results", Squares())
     facts_file = tmp_path / "results" / Squares().name / FACTS
     facts = json.loads(facts_file.read_text())
     facts["versions"]["commit"] = "0123456789ab, 9876543210cd"
     # The run did not end.
     del facts["seconds"], facts["load at the end"]
-    facts_file.write_text(json.dumps(facts))
-    html = publish_report(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
-    assert "1 experiment on commits 0123456789ab and 9876543210cd.<" in html
-
-
-def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
-    run(tmp_path / "results", Squares())
-    facts_file = tmp_path / "results" / Squares().name / FACTS
-    facts = json.loads(facts_file.read_text())
     facts["left_out"] = {
         "group": "no\n/home/somebody/data/x.csv, file:///tmp/somebody; see http://a.example/home/x"
     }
-    facts_file.write_text(json.dumps(facts))
     facts["settings"] = {"data": "/home/somebody/kept"}
     facts_file.write_text(json.dumps(facts))
     html = publish_report(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
+    assert "1 experiment on commits 0123456789ab and 9876543210cd.<" in html
     assert "somebody" not in html
     assert ">…</td>" in html
     assert "http://a.example/home/x" in html

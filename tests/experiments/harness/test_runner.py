@@ -184,6 +184,7 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, first)
     assert first.events[-1] == "close shifted"
+    assert "The run did not end" in write_report(tmp_path, [first]).read_text()
     second = Squares()
     results = run(tmp_path, second, resume=True)
     assert first.calls + second.calls == [
@@ -328,13 +329,6 @@ def test_what_is_not_on_this_machine_is_left_out_and_said(tmp_path: Path) -> Non
     assert {row["kind"] for row in raw(tmp_path)} == {"shifted"}
     run(tmp_path, Squares(), resume=True)
     assert {row["kind"] for row in raw(tmp_path)} == {"plain", "shifted"}
-
-
-def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
-    experiment = Squares(stop_after=3)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, experiment)
-    assert "The run did not end" in write_report(tmp_path, [experiment]).read_text()
 
 
 def test_the_report_needs_no_other_file_and_says_what_was_measured(tmp_path: Path) -> None:
