@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 from experiments import cli
 from experiments.cli import app
 from experiments.harness import machine
-from experiments.harness.items import Finding, Run
-from experiments.harness.results import Experiment, Results, _text
+from experiments.harness.items import Run
+from experiments.harness.results import Experiment, _text
 from experiments.harness.runner import read_run_configuration
 from tests.experiments.studies.test_annotation_methods import liveboards
+from tests.support.reports import Reported
 
 __all__ = ["liveboards"]
 PAGE = Path(__file__).parents[2] / "docs/experiments.md"
@@ -71,12 +72,6 @@ def made_up(experiment: Experiment, folder: Path, *, opposite: bool) -> list[dic
     return rows
 
 
-def said(experiment: Experiment, rows: list[dict[str, str]]) -> list[str]:
-    """The sentences of the report of some data."""
-    items = experiment.report(Results(rows, {}, {}))
-    return [item.text for item in items if isinstance(item, Finding)]
-
-
 # What the cost model says it computes of another's data: `test_cost_model` turns those round.
 every_measured = pytest.mark.parametrize(
     "experiment",
@@ -93,7 +88,7 @@ def test_opposite_data_change_every_sentence_and_numbers_have_three_digits(
     for opposite in (False, True):
         rows = made_up(experiment, tmp_path, opposite=opposite)
         sizes = {float(value) for row in rows for value in row.values() if value.isdecimal()}
-        sentences.append(said(experiment, rows))
+        sentences.append(Reported(experiment, rows).texts)
         for sentence in sentences[-1]:
             # Evaluations that failed are counted.
             for text in re.findall(

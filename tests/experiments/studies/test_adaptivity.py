@@ -3,10 +3,10 @@
 from pathlib import Path
 from random import Random
 
-from experiments.harness.items import Check, Figure, Finding
 from experiments.harness.report import rounded, write_report
 from experiments.studies.adaptivity import DRIFT_CASES, Adaptivity, Workload
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS
 
 
@@ -28,15 +28,14 @@ def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
     results = run(tmp_path, study, repetitions=1, tables={"adaptivity": few})
     assert results.complete
     assert [row["case"] for row in results.rows] == list(DRIFT_CASES)
-    items = list(study.report(results))
-    (figure,) = (each for each in items if isinstance(each, Figure))
+    report = Reported(study, results)
+    (figure,) = report.figures.values()
     assert set(figure.series) == {*ROUTINGS}
-    sentences = [each.text for each in items if isinstance(each, Finding)]
-    assert [each.partition(" cost ")[0] for each in sentences] == [
+    assert [each.partition(" cost ")[0] for each in report.texts] == [
         "Routes that are reviewed from time to time", "Routes that are chosen for each row",
     ]  # fmt: skip
-    (check,) = (each for each in items if isinstance(each, Check))
+    (check,) = report.checks
     assert check.measured is not None
-    assert f"cost {rounded(check.measured)} times" in sentences[0]
+    assert f"cost {rounded(check.measured)} times" in report.texts[0]
     write_report(tmp_path, [study])
     assert any((tmp_path / "adaptivity" / "figures").iterdir())

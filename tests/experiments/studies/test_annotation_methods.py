@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from annotations.methods import METHODS
-from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
 from experiments.studies.annotation_methods import (
     ON_PAGE,
     REWRITTEN,
@@ -19,6 +17,7 @@ from experiments.studies.annotation_methods import (
 )
 from experiments.workloads.trains import RECORDING_VARIABLE, Answers, recording
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 
 START = 1_417_772_220_000
 
@@ -102,17 +101,14 @@ def test_the_network_takes_its_time_for_each_request(tmp_path: Path) -> None:
         assert row == {"tick": 0, "seconds": pytest.approx(seconds), "requests": 12}
 
 
-def told(growth: float, graphs: float, far: float) -> list[Any]:
-    columns = (*AnnotationMethods.keys, *AnnotationMethods.values)
+def told(growth: float, graphs: float, far: float) -> Reported:
     rows = [
-        {
-            **dict.fromkeys(columns, ""), "source": "irail", "method": method, "labels": labels,
-            "labelling": labelling, "cache": cache, "latency_ms": str(latency), "tick": str(tick),
-            "requests": str(2 + growth * tick * (labelling == "interval")), "right": "1",
-            "late_seconds": str(growth), "seconds": str(
-                (far if latency else 1) * (graphs if method == "named-graph" else 1)
-            ),
-        }
+        raw_row(
+            AnnotationMethods, source="irail", method=method, labels=labels, labelling=labelling,
+            cache=cache, latency_ms=latency, tick=tick, right=1, late_seconds=growth,
+            requests=2 + growth * tick * (labelling == "interval"),
+            seconds=(far if latency else 1) * (graphs if method == "named-graph" else 1),
+        )
         for method in ("named-graph", "reification")
         for labelling in ("expiration", "interval")
         for labels in (ON_PAGE, REWRITTEN)
@@ -120,23 +116,16 @@ def told(growth: float, graphs: float, far: float) -> list[Any]:
         for latency in (0, 20)
         for tick in range(9)
     ]  # fmt: skip
-    return list(AnnotationMethods().report(Results(rows, {}, {})))
+    return Reported(AnnotationMethods(), rows)
 
 
 def test_verdicts_and_what_the_network_adds_follow_the_data() -> None:
     one, other = told(1.0, 0.5, 3.0), told(0.0, 2.0, 7.0)
-    verdicts = [
-        {item.claim.name: item.verdict for item in items if isinstance(item, Check)}
-        for items in (one, other)
-    ]
-    assert verdicts == [
+    assert [one.verdicts, other.verdicts] == [
         {"expiration": "agrees", "interval": "agrees", "graphs": "agrees"},
         {"expiration": "agrees", "interval": "differs", "graphs": "differs"},
     ]
-    said = [
-        [item.text for item in items if isinstance(item, Finding) and "in the mean" in item.text]
-        for items in (one, other)
-    ]
+    said = [[text for text in each.texts if "in the mean" in text] for each in (one, other)]
     assert said[0][0].endswith(" takes 4.25 requests and 750 ms in the mean.")
     assert len(said[0]) == 2
     assert not set(said[0]) & set(said[1])

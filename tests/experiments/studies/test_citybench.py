@@ -7,7 +7,6 @@ import pytest
 
 from annotations.terms import Quad
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError
-from experiments.harness.items import Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import MACHINE_LIMIT, Results
 from experiments.studies.boards import (
@@ -32,6 +31,7 @@ from experiments.studies.citybench import (
     city,
 )
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 from tpf_client.sparql.parser import parse_query
 from tpf_server.continuous.languages.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
@@ -172,8 +172,7 @@ def test_sentences_follow_the_data() -> None:
             "latency_p50_ms": 20 if completeness else "", "server_percent": 1, "cores": 2,
             "clients_percent": 2, "peak_percent": 50,
         } | others  # fmt: skip
-        names = (*CityBenchQueries.keys, *CityBenchQueries.values)
-        return {name: str(values.get(name, "")) for name in names}
+        return raw_row(CityBenchQueries, **values)
 
     streamer = STREAMER.name
     rows = [
@@ -187,8 +186,7 @@ def test_sentences_follow_the_data() -> None:
         "query Q2, mode query streamer, rate 5": "something else",
         "query Q2, mode CQELS mode, rate 5": f"{MACHINE_LIMIT}many rows",
     }
-    items = CityBenchQueries().report(Results(rows, {}, failures))
-    texts = [item.text for item in items if isinstance(item, Finding)]
+    texts = Reported(CityBenchQueries(), Results(rows, {}, failures)).texts
     text = "\n".join(texts)
     assert "CQELS mode: complete in 1 of 1 measurements, the least 100 %; in 1 more the" in text
     assert "C-SPARQL mode: complete in 0 of 1 measurements, the least 50 %" in text

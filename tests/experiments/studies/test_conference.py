@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Check, Figure, Finding
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
 from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES
 from experiments.studies.conference import ConferenceQueries, Sizes
 from experiments.workloads.conference import CONFERENCE_QUERIES, periodic_query
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 from tpf_server.continuous.languages.csparql.parser import parse
 
 
@@ -49,61 +48,51 @@ def test_a_full_run_has_the_sizes_of_the_claims() -> None:
 
 
 def row(engine: str, us: float, execution: float, **values: Any) -> dict[str, str]:
-    columns = (*ConferenceQueries.keys, *ConferenceQueries.values)
-    found = {
-        **dict.fromkeys(columns, ""), "engine": engine, "query": "Q1", "static": 100_000,
-        "instances": 1, "constant": 0, "us_mean": us, "execution_us": execution, **values,
+    given = {
+        "engine": engine, "query": "Q1", "static": 100_000, "instances": 1, "constant": 0,
+        "us_mean": us, "execution_us": execution,
     }  # fmt: skip
-    return {name: str(value) for name, value in found.items()}
+    return raw_row(ConferenceQueries, **(given | values))
 
 
-def told(us: float, grown: float, many: float, periodic: float) -> Results:
-    rows = [
+def rows(us: float, grown: float, many: float, periodic: float) -> list[dict[str, str]]:
+    return [
         row(CQELS_MODE.name, us, us), row(CQELS_MODE.name, us, us, constant=1),
         row(CQELS_MODE.name, grown, grown, static=10_000_000),
         row(CQELS_MODE.name, many, many, instances=1024),
         row(CSPARQL_MODE.name, us, periodic),
     ]  # fmt: skip
-    return Results(rows, {}, {})
 
 
 def test_every_sentence_and_verdict_follows_the_data() -> None:
-    said, verdicts = [], []
-    for results in (told(4, 4.4, 40, 20_000), told(900, 9000, 2e6, 1000)):
-        items = list(ConferenceQueries().report(results))
-        said.append([item.text for item in items if isinstance(item, Finding)])
-        checks = [item for item in items if isinstance(item, Check)]
-        verdicts.append({each.claim.name: each.verdict for each in checks})
-    assert said[0] == [
+    one, other = (
+        Reported(ConferenceQueries(), data)
+        for data in (rows(4, 4.4, 40, 20_000), rows(900, 9000, 2e6, 1000))
+    )
+    assert one.texts == [
         "Q1: 4 µs per event in CQELS; on another machine the original engine took 243 µs; 20 ms "
         "per evaluation in C-SPARQL.",
         "Q1: 1,024 queries at the same time take 10 times as long for an event as 1 in CQELS.",
     ]
-    assert all(one != other for one, other in zip(*said, strict=True))
+    assert all(each != opposite for each, opposite in zip(one.texts, other.texts, strict=True))
     looked = ("Q1", "C-SPARQL", "flat", "instances")
-    assert [verdicts[0][name] for name in looked] == ["agrees"] * 4
-    assert [verdicts[1][name] for name in looked] == ["differs"] * 4
-    assert verdicts[0]["Q2"] == "not measured here"
+    assert [one.verdicts[name] for name in looked] == ["agrees"] * 4
+    assert [other.verdicts[name] for name in looked] == ["differs"] * 4
+    assert one.verdicts["Q2"] == "not measured here"
 
 
 def test_one_measurement_that_collects_garbage_changes_no_sentence() -> None:
     """Means over three repetitions made "8,510 times" of 1,000."""
-    usual = told(4, 4.4, 40, 4000)
-    slow = row(CSPARQL_MODE.name, 4, 400_000)
-    rows = [*usual.rows, row(CSPARQL_MODE.name, 4, 4100), slow]
-    items = list(ConferenceQueries().report(Results(rows, {}, {})))
-    checks = [each for each in items if isinstance(each, Check)]
-    assert [each.measured for each in checks if each.claim.name == "C-SPARQL"] == [4100 / 4]
-    figure = next(each for each in items if isinstance(each, Figure))
+    slow = [row(CSPARQL_MODE.name, 4, periodic) for periodic in (4100, 400_000)]
+    report = Reported(ConferenceQueries(), [*rows(4, 4.4, 40, 4000), *slow])
+    measured = [each.measured for each in report.checks if each.claim.name == "C-SPARQL"]
+    assert measured == [4100 / 4]
+    figure = next(iter(report.figures.values()))
     assert [point.y for point in figure.series[CSPARQL_MODE.name]] == [4100]
 
 
 def test_figures_have_medians_over_constants_and_the_marks_of_others() -> None:
-    figures = {
-        item.name: item
-        for item in ConferenceQueries().report(told(4, 4.4, 40, 20_000))
-        if isinstance(item, Figure)
-    }
+    figures = Reported(ConferenceQueries(), rows(4, 4.4, 40, 20_000)).figures
     assert set(figures) == {"static-Q1", "instances-Q1"}
     static = figures["static-Q1"]
     assert [point.y for point in static.series[CQELS_MODE.name]] == [4, 4.4]
@@ -111,4 +100,4 @@ def test_figures_have_medians_over_constants_and_the_marks_of_others() -> None:
     assert {name for name, _ in static.marks} == {
         "published 2011, another machine", "original, another machine",
     }  # fmt: skip
-    assert not [i for i in ConferenceQueries().report(Results([], {}, {})) if isinstance(i, Figure)]
+    assert not Reported(ConferenceQueries(), []).figures

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.harness.items import Finding, Measurement, ResultRow
+from experiments.harness.items import Measurement, ResultRow
 from experiments.harness.report import FACTS, RAW
-from experiments.harness.results import RawData, Results
+from experiments.harness.results import RawData
 from experiments.studies.boards import CACHED, CQELS_MODE, CSPARQL_MODE, STREAMER, WITHOUT_DELTAS
 from experiments.studies.cost_model import (
     CostModel,
@@ -26,6 +26,7 @@ from experiments.studies.cost_model import (
 )
 from experiments.studies.server_vs_client import ServerVsClient
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported
 
 PRICES = Sizes(
     utilisation=0.5, deadline=2.0, machine_cores=4, machine_memory=8.0, machine_network=1.0,
@@ -140,11 +141,6 @@ def measured(folder: Path, per_client: dict[str, float]) -> None:
     (place / FACTS).write_text(json.dumps({"settings": settings}))
 
 
-def said(results: Results) -> str:
-    items = CostModel().report(results)
-    return "\n".join(item.text for item in items if isinstance(item, Finding))
-
-
 def test_the_model_from_measurements(tmp_path: Path) -> None:
     modes = {STREAMER.name: 0.01, CACHED.name: 0.0, CQELS_MODE.name: 0.03, CSPARQL_MODE.name: 0.5}
     modes[WITHOUT_DELTAS.name] = 0.01
@@ -162,7 +158,7 @@ def test_the_model_from_measurements(tmp_path: Path) -> None:
     (row,) = results.where(part="size", mode=CQELS_MODE.name).rows
     assert row["instances"] == "2"  # 30 % of a core, of which an instance may use 20 - 1
     assert float(row["gb_month"]) == pytest.approx(1000 * 50 * 365.25 / 12 * 86_400 / 1e9)
-    text = said(results)
+    text = "\n".join(Reported(CostModel(), results).texts)
     assert "which the fit did not see, the formula is off by at most 0 %" in text
     assert "server alone: fragments take less CPU than CQELS mode at every number" in text
 
@@ -179,4 +175,4 @@ def test_a_mode_that_was_measured_once_is_left_out(tmp_path: Path) -> None:
     results = run(tmp_path, CostModel(), tables={"cost-model": sizes})
     assert all("measured with 0 numbers" in reason for reason in results.failures.values())
     assert len(results.failures) == 16
-    assert "so nothing measured checks it" in said(results)
+    assert "so nothing measured checks it" in "\n".join(Reported(CostModel(), results).texts)

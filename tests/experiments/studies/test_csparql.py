@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Check, Figure, Finding, Run, Target
-from experiments.harness.results import Results
+from experiments.harness.items import Run
 from experiments.studies.csparql import (
     _RULES,
     _RULES_ON_SPARK,
@@ -15,13 +14,12 @@ from experiments.studies.csparql import (
     _brokers,
     _with_rules,
 )
+from tests.support.reports import Reported, raw_row
 
-COLUMNS = (*PeriodicQueries.keys, *PeriodicQueries.values)
 
-
-def results(*rows: Mapping[str, Any]) -> Results:
-    return Results(
-        [{c: str(row.get(c, "")) for c in COLUMNS} | {"repetition": "1"} for row in rows], {}, {}
+def reported(*rows: Mapping[str, Any]) -> Reported:
+    return Reported(
+        PeriodicQueries(), [raw_row(PeriodicQueries, **row, repetition=1) for row in rows]
     )
 
 
@@ -43,44 +41,39 @@ def test_what_runs_on_spark_are_rules() -> None:
 
 
 def test_the_report_says_what_was_measured() -> None:
-    found = list(
-        PeriodicQueries().report(
-            results(
-                {"part": "native", "query": "Q1", "static": 10_000, "ms_median": 3},
-                {"part": "native", "query": "Q1", "static": 100_000, "ms_median": 462},
-                *(
-                    {
-                        "part": "rules", "query": "filters", "static": static, "window": window,
-                        "rules": rules, "ms_median": ms,
-                    }
-                    for static in (10, 100)
-                    for window in (5, 20)
-                    for rules, ms in (("none", 8), ("push filters", static * window / 1000))
-                ),
-                {"part": "spark", "cores": 1, "events_per_second": 1000},
-                {"part": "spark", "cores": 2, "events_per_second": 1500},
-                *(
-                    {
-                        "part": "spark rules", "query": "filters", "static": 1000, "window": 5,
-                        "rules": rules, "cpu_us_per_event": us,
-                    }
-                    for rules, us in (("none", 100), ("all", 125))
-                ),
-            )
-        )
+    found = reported(
+        {"part": "native", "query": "Q1", "static": 10_000, "ms_median": 3},
+        {"part": "native", "query": "Q1", "static": 100_000, "ms_median": 462},
+        *(
+            {
+                "part": "rules", "query": "filters", "static": static, "window": window,
+                "rules": rules, "ms_median": ms,
+            }
+            for static in (10, 100)
+            for window in (5, 20)
+            for rules, ms in (("none", 8), ("push filters", static * window / 1000))
+        ),
+        {"part": "spark", "cores": 1, "events_per_second": 1000},
+        {"part": "spark", "cores": 2, "events_per_second": 1500},
+        *(
+            {
+                "part": "spark rules", "query": "filters", "static": 1000, "window": 5,
+                "rules": rules, "cpu_us_per_event": us,
+            }
+            for rules, us in (("none", 100), ("all", 125))
+        ),
     )  # fmt: skip
-    texts = [item.text for item in found if isinstance(item, Finding)]
-    assert texts == [
+    assert found.texts == [
         "On another machine the original engine took 0.5 to 13 times as long for an evaluation as "
         "the native engine.",
         "Natively, filters: CPU with rules, times that without: push filters 0.00625 to 0.25.",
         "On Spark, filters: CPU with rules, times that without: all 1.25 to 1.25.",
     ]
-    met = {item.what: item.met for item in found if isinstance(item, Target)}
+    met = {each.what: each.met for each in found.targets}
     assert met["Q1, 10000 static triples: CPU ms per evaluation, median"] is True
     assert met["Q1, 100000 static triples: CPU ms per evaluation, median"] is False
     assert met["Q3, 10000 static triples: CPU ms per evaluation, median"] is None
-    figures = {item.name: item for item in found if isinstance(item, Figure)}
+    figures = found.figures
     assert [p.x for p in figures["rules-filters-by-window"].series["push filters"]] == [5, 20]
     assert [p.x for p in figures["rules-filters-by-static"].series["none"]] == [10, 100]
     assert "spark-by-cores" in figures
@@ -101,19 +94,13 @@ def claimed(factor: float) -> dict[str, str]:
         for window in (5, 20)
         for label in labels
     ]  # fmt: skip
-    items = PeriodicQueries().report(results(*rows))
-    return {item.claim.name: item.verdict for item in items if isinstance(item, Check)}
+    return reported(*rows).verdicts
 
 
 def test_verdicts_on_the_papers_claims_follow_the_data() -> None:
     names = {"filters by window", "filters by data", "filters on Spark", "aggregates"}
     assert claimed(0.5) == dict.fromkeys(names, "agrees")
     assert claimed(1.5) == dict.fromkeys(names, "differs")
-    items = PeriodicQueries().report(results())
-    absent = [item.verdict for item in items if isinstance(item, Check)]
-    assert absent == ["not measured here"] * 4
-
-
-def test_a_report_of_nothing() -> None:
-    found = list(PeriodicQueries().report(results()))
-    assert not [item for item in found if isinstance(item, Finding)]
+    nothing = reported()
+    assert [each.verdict for each in nothing.checks] == ["not measured here"] * 4
+    assert nothing.texts == []

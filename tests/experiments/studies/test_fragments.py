@@ -7,12 +7,12 @@ import pytest
 
 from experiments.errors import ConfigurationError, UnavailableError
 from experiments.harness import peers
-from experiments.harness.items import CellValue, Item, Table, Target
+from experiments.harness.items import CellValue
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
 from experiments.harness.servers import CONSTANT, OURS, REFERENCE
 from experiments.studies.fragments import FORMATS, PATTERNS, RENEWED, Fragments, steady
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 
 SMALL: dict[str, Any] = {
     "seconds": 0.02, "warm_up_seconds": 0.02, "rounds": 1, "triples": 1000, "seldom_requests": 4,
@@ -85,13 +85,11 @@ def test_a_rate_is_steady_once_three_rounds_are_equally_fast() -> None:
 
 
 def row(**values: Any) -> dict[str, str]:
-    columns = (*Fragments.keys, *Fragments.values)
-    return {**dict.fromkeys(columns, ""), **{name: str(v) for name, v in values.items()}}
+    return raw_row(Fragments, **values)
 
 
 def texts(rows: list[dict[str, str]]) -> str:
-    items: list[Item] = list(Fragments().report(Results(rows, {}, {})))
-    return "\n".join(str(item) for item in items)
+    return "\n".join(map(str, Reported(Fragments(), rows).items))
 
 
 def test_the_report_says_what_was_measured_and_nothing_of_what_was_not() -> None:
@@ -105,14 +103,12 @@ def test_the_report_says_what_was_measured_and_nothing_of_what_was_not() -> None
     assert "costs one worker 0.2 ms of CPU." in texts([ours, outlier, ours])
     slower = row(**page, server=REFERENCE, cpu_ms=0.1, kind="@ldf/server (HDT)")
     assert "0.5 times as much: @ldf/server" in texts([ours, slower])
-    targets = [
-        item for item in Fragments().report(Results([ours], {}, {})) if isinstance(item, Target)
-    ]
+    targets = Reported(Fragments(), [ours]).targets
     assert [target.met for target in targets].count(True) == 1
     # The ratio of medians, not of means.
-    items = list(Fragments().report(Results([ours, other, outlier, ours], {}, {})))
-    ratios = [i for i in items if isinstance(i, Target) and "by that of the reference" in i.what]
-    assert [i.measured for i in ratios if i.measured] == [pytest.approx(0.4)]
-    (table,) = (i for i in items if isinstance(i, Table) and "by the reference" in i.title)
+    report = Reported(Fragments(), [ours, other, outlier, ours])
+    ratios = [each for each in report.targets if "by that of the reference" in each.what]
+    assert [each.measured for each in ratios if each.measured] == [pytest.approx(0.4)]
+    (table,) = (each for each in report.tables if "by the reference" in each.title)
     assert [row[:2] for row in table.rows] == [("first page TriG", pytest.approx(0.4))]
     assert [target.met for target in targets].count(None) == len(targets) - 1

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Finding, Target
 from experiments.harness.results import Results
 from experiments.studies.fragments import PATTERNS, START
 from experiments.studies.load import LOADED, LOCAL, ON_SPARK, ONE_CORE, SERVED, Load
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 from tpf_server.spark.java import JavaNotFoundError
 
 SMALL: dict[str, Any] = {"page_seconds": 0.02, "warm_up_seconds": 0.02, "rounds": 1}
@@ -48,14 +48,12 @@ def test_spark_writes_the_same_store(tmp_path: Path) -> None:
     assert "the same stores, byte for byte" in texts(results)
 
 
-def texts(results: Results) -> str:
-    return "\n".join(i.text for i in Load().report(results) if isinstance(i, Finding))
+def texts(results: Results | list[dict[str, str]]) -> str:
+    return "\n".join(Reported(Load(), results).texts)
 
 
 def row(**values: Any) -> dict[str, str]:
-    columns = (*Load.keys, *Load.values)
-    defaults = {**dict.fromkeys(columns, ""), "pattern": LOADED}
-    return {**defaults, **{name: str(v) for name, v in values.items()}}
+    return raw_row(Load, **({"pattern": LOADED} | values))
 
 
 def test_extrapolations_say_how_costs_grew() -> None:
@@ -66,11 +64,11 @@ def test_extrapolations_say_how_costs_grew() -> None:
             for n, took in sizes.items()
         ]
 
-    linear = texts(Results(loads(1000.0), {}, {}))
+    linear = texts(loads(1000.0))
     assert f"1,000,000,000 triples, {LOCAL}: 10,000 s and 10,000 GiB" in linear
     assert "this goes on" in linear
-    assert "it will be more than this" in texts(Results(loads(5000.0), {}, {}))
-    assert "Extrapolated" not in texts(Results(loads(50.0), {}, {}))
+    assert "it will be more than this" in texts(loads(5000.0))
+    assert "Extrapolated" not in texts(loads(50.0))
 
     pages = [
         row(triples=n, engine=SERVED, pattern=pattern, p50_ms=1, p95_ms=p95)
@@ -78,11 +76,11 @@ def test_extrapolations_say_how_costs_grew() -> None:
         for n, p95 in zip((10**6, 10**7, 10**8), each, strict=True)
     ]
     starts = row(triples=10**8, engine=SERVED, pattern=START, start_seconds=2, start_memory_mib=9)
-    items = list(Load().report(Results([*loads(1000.0), *pages, starts], {}, {})))
-    said = "\n".join(item.text for item in items if isinstance(item, Finding))
+    report = Reported(Load(), [*loads(1000.0), *pages, starts])
+    said = "\n".join(report.texts)
     assert "answers 2 s after its start with 9 MiB; the slowest kind of page (deep page)" in said
     assert "Extrapolated to 1,000,000,000 triples: 8 ms, the factor 2 for each ten times" in said
-    (page,) = (i for i in items if isinstance(i, Target) and i.what.startswith("p95"))
+    (page,) = (each for each in report.targets if each.what.startswith("p95"))
     assert (page.measured, page.met) == (4.0, True)
 
 
@@ -93,8 +91,8 @@ def test_sentences_follow_the_data() -> None:
         row(triples=9000, engine=ON_SPARK, seconds=20, peak_mib=900, version="b"),
         row(triples=9000, engine=LOCAL, seconds=30, peak_mib=500, version="c"),
     ]
-    said = texts(Results(rows, {}, {}))
+    said = texts(rows)
     assert "Spark: a store of 9,000 triples in 20 s, with at most 900 MiB of memory." in said
     assert "different stores of 9,000 triples" in said
-    said = texts(Results(rows[:2], {}, {}))
+    said = texts(rows[:2])
     assert "the same stores, byte for byte" in said

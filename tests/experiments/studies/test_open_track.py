@@ -13,10 +13,9 @@ import pytest
 
 from experiments.errors import UnavailableError
 from experiments.harness import peers
-from experiments.harness.items import Finding, Run, Target
+from experiments.harness.items import Run
 from experiments.harness.processes import Process, started
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
 from experiments.harness.servers import OURS, REFERENCE
 from experiments.studies import open_track
 from experiments.studies.open_track import (
@@ -37,6 +36,7 @@ from experiments.studies.open_track import (
     read_benchmark,
 )
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 
 EX = "http://example.org/"
 QUERIES = {
@@ -194,22 +194,21 @@ def test_the_report_compares_what_answered_all() -> None:
             "benchmark": "BSBM", "latency_ms": 0, "crowd": 1, "client": client, "server": server,
             "query": query, "instance": 0, "seconds": seconds, "requests": 10, "right": 1,
         }  # fmt: skip
-        return {name: str(values.get(name, "")) for name in (*OpenTrack.keys, *OpenTrack.values)}
+        return raw_row(OpenTrack, **values)
 
     rows = [row(OURS, OURS_PLAIN, "01", 1.0), row(COMUNICA, OURS_PLAIN, "01", 2.0)]
     rows += [row(OURS, OURS_PLAIN, "02", 1.0), row(COMUNICA, OURS_PLAIN, "02", 0.5)]
-    items = list(OpenTrack().report(Results(rows, {}, {})))
-    (finding,) = (i.text for i in items if isinstance(i, Finding) and "takes" in i.text)
+    report = Reported(OpenTrack(), rows)
+    (finding,) = (text for text in report.texts if "takes" in text)
     assert "plain fragments: 0.8 over plain fragments (20 requests to 20)" in finding
     assert "slower than with Comunica on the same server: over plain fragments 02." in finding
-    shares = [i.measured for i in items if isinstance(i, Target)]
+    shares = [each.measured for each in report.targets]
     assert shares[:2] == [pytest.approx(0.8), None]
     heavy = row(COMUNICA, OURS_PLAIN, "C3", 60.0) | {"timeouts": "1"}
     slow = [*rows, row(OURS, OURS_PLAIN, "C3", 30.0), heavy]
     slow = [each | {"benchmark": "WatDiv"} for each in slow]
-    texts = [i.text for i in OpenTrack().report(Results(slow, {}, {})) if isinstance(i, Finding)]
+    texts = Reported(OpenTrack(), slow).texts
     assert "all queries but C3, our client takes" in texts[0]
     assert ": 0.8 over plain fragments (20 requests to 20)" in texts[0]
     assert f"{COMUNICA} on {OURS_PLAIN} more than 60 s." in texts[1]
-    fewer = [i for i in OpenTrack().report(Results(rows[:3], {}, {})) if isinstance(i, Finding)]
-    assert not [i for i in fewer if "takes" in i.text]
+    assert not [text for text in Reported(OpenTrack(), rows[:3]).texts if "takes" in text]

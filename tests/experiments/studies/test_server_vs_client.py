@@ -10,7 +10,6 @@ import pytest
 
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError, UntriedError
 from experiments.harness import peers
-from experiments.harness.items import Check, Figure, Finding, Target
 from experiments.harness.processes import Usage
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
@@ -32,6 +31,7 @@ from experiments.studies.server_vs_client import ServerVsClient, Sizes
 from experiments.workloads.board import board, number_of, renewal
 from tests.experiments.harness.test_runner import run
 from tests.experiments.studies.test_annotation_methods import liveboards
+from tests.support.reports import Reported, raw_row
 
 __all__ = ["liveboards"]
 SMALL: dict[str, Any] = {
@@ -127,10 +127,8 @@ def test_without_java_spark_is_left_out_with_one_line(
 def test_a_mode_has_its_colour_in_every_figure() -> None:
     for modes in ([STREAMER, SPARK_MODE], [CQELS_MODE, SPARK_MODE, SHARED]):
         rows = [total(mode, n, 1.0, bytes=10, seconds=1) for mode in modes for n in (10, 200)]
-        figures = [
-            item for item in ServerVsClient().report(Results(rows, {}, {}))
-            if isinstance(item, Figure) and len(item.series) > 1
-        ]  # fmt: skip
+        reported = Reported(ServerVsClient(), rows).figures.values()
+        figures = [each for each in reported if len(each.series) > 1]
         assert figures
         for figure in figures:
             assert set(figure.series) <= set(figure.places)
@@ -178,20 +176,18 @@ def test_the_machine_is_the_limit_where_server_clients_and_feed_filled_it_once()
 
 
 def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
-    columns = (*ServerVsClient.keys, *ServerVsClient.values)
-    row = {
-        **dict.fromkeys(columns, ""), "source": "irail", "kind": "total", "mode": mode.name,
-        "queries": queries, "server_percent": server, "client_percent": 3, "clients_percent": 30,
+    given = {
+        "source": "irail", "kind": "total", "mode": mode.name, "queries": queries,
+        "server_percent": server, "client_percent": 3, "clients_percent": 30,
         "start_client_cpu_s": 1, "failed": 0, "latency_p50_ms": 100, "completeness": 1,
-        "bytes": 84_000, "seconds": 20, **values,
+        "bytes": 84_000, "seconds": 20,
     }  # fmt: skip
-    return {name: str(value) for name, value in row.items()}
+    return raw_row(ServerVsClient, **(given | values))
 
 
 def said(rows: list[dict[str, str]]) -> str:
     random.Random(0).shuffle(rows)
-    items = list(ServerVsClient().report(Results(rows, {}, {})))
-    return "\n".join(item.text for item in items if isinstance(item, Finding))
+    return "\n".join(Reported(ServerVsClient(), rows).texts)
 
 
 def test_the_first_lines_follow_the_data() -> None:
@@ -204,15 +200,13 @@ def test_the_first_lines_follow_the_data() -> None:
     assert "lower with fragments than in CQELS mode at 200 queries: 2 to 5 % of a core" in text
     assert CSPARQL_MODE.name not in text
     assert "lower" not in said([total(STREAMER, 10, 2.0), total(CSPARQL_MODE, 10, 1.0, **engine)])
-    items = list(ServerVsClient().report(Results(rows, {}, {})))
-    targets = [item for item in items if isinstance(item, Target)]
+    targets = Reported(ServerVsClient(), rows).targets
     assert [target.met for target in targets] == [False, None, True]
 
 
 def test_verdicts_on_the_papers_claims_follow_the_data() -> None:
     def verdicts(*rows: dict[str, str]) -> dict[str, str]:
-        items = ServerVsClient().report(Results(list(rows), {}, {}))
-        return {item.claim.name: item.verdict for item in items if isinstance(item, Check)}
+        return Reported(ServerVsClient(), rows).verdicts
 
     idle: dict[str, Any] = {"clients_percent": 1}
     names = ("server", "engines", "growth", "start", "idle")
@@ -234,8 +228,8 @@ def test_verdicts_on_the_papers_claims_follow_the_data() -> None:
 def test_points_at_which_the_machine_was_the_limit_are_marked() -> None:
     rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS_MODE) for n in (100, 200)]
     rows[1]["clients_percent"] = "190"
-    items = ServerVsClient().report(Results(rows, {}, {}))
-    (figure,) = (item for item in items if isinstance(item, Figure) and item.answer)
+    figures = Reported(ServerVsClient(), rows).figures.values()
+    (figure,) = (each for each in figures if each.answer)
     assert figure.name == "server-cpu"
     assert {
         mode: [point.limited for point in points] for mode, points in figure.series.items()
@@ -243,8 +237,7 @@ def test_points_at_which_the_machine_was_the_limit_are_marked() -> None:
 
 
 def answered(rows: list[dict[str, str]]) -> list[str]:
-    items = ServerVsClient().report(Results(rows, {}, {}))
-    return [item.text for item in items if isinstance(item, Finding) and item.answer]
+    return Reported(ServerVsClient(), rows).answers
 
 
 def test_opposite_data_turn_the_answers_round() -> None:

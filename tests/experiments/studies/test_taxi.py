@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
-from experiments.harness.results import Results
 from experiments.studies.taxi import (
     ANEW,
     COMMITS,
@@ -21,6 +19,7 @@ from experiments.studies.taxi import (
 from experiments.workloads.taxi import trips
 from experiments.workloads.taxi_files import TAXI_VARIABLE, write_trips
 from tests.experiments.harness.test_runner import run
+from tests.support.reports import Reported, raw_row
 
 SMALL: dict[str, Any] = {"trips": 150, "minutes": [2], "anew": 120}
 
@@ -76,51 +75,43 @@ def test_what_others_set_aside_stays_aside(before: int, monkeypatch: Any) -> Non
 
 
 def row(way: str, minutes: int = 30, query: str = "Q1", **values: Any) -> dict[str, str]:
-    columns = (*TaxiQueries.keys, *TaxiQueries.values)
-    found = {
-        **dict.fromkeys(columns, ""), "source": "synthetic", "query": query, "minutes": minutes,
-        "way": way, "trips": 100, **values,
+    given = {
+        "source": "synthetic", "query": query, "minutes": minutes, "way": way, "trips": 100,
     }  # fmt: skip
-    return {name: str(value) for name, value in found.items()}
+    return raw_row(TaxiQueries, **(given | values))
 
 
-def report(rate: float, delay: float, factor: float, same: int, wide: float) -> Results:
-    return Results(
-        [
-            row("file", trips_per_second=rate), row("file", 240, trips_per_second=rate),
-            row("parsed", trips_per_second=2 * rate),
-            row("one by one", delay_p50_us=delay, delay_mean_us=delay),
-            row("one by one", 240, delay_p50_us=delay * wide),
-            row(ANEW, factor=factor, same=same),
-        ], {}, {},
-    )  # fmt: skip
+def report(rate: float, delay: float, factor: float, same: int, wide: float) -> Reported:
+    rows = [
+        row("file", trips_per_second=rate), row("file", 240, trips_per_second=rate),
+        row("parsed", trips_per_second=2 * rate),
+        row("one by one", delay_p50_us=delay, delay_mean_us=delay),
+        row("one by one", 240, delay_p50_us=delay * wide),
+        row(ANEW, factor=factor, same=same),
+    ]  # fmt: skip
+    return Reported(TaxiQueries(), rows)
 
 
 def test_every_sentence_and_verdict_follows_the_data() -> None:
-    said, verdicts = [], []
-    for results in (report(200_000, 10, 90, 1, 1.1), report(2000, 1000, 0.5, 0, 9)):
-        items = list(TaxiQueries().report(results))
-        said.append([item.text for item in items if isinstance(item, Finding)])
-        checks = [item for item in items if isinstance(item, Check)]
-        verdicts.append({each.claim.name: each.verdict for each in checks})
-    assert said[0] == [
+    one, other = report(200_000, 10, 90, 1, 1.1), report(2000, 1000, 0.5, 0, 9)
+    assert one.texts == [
         "Q1, windows of 30 minutes: 200,000 trips per second of CPU from file to file; the median "
         "delay of an answer is 10 µs.",
         "Computed anew: 90 times for Q1 the CPU of the engine on the same trips; the answers are "
         "the same.",
     ]
-    assert all(one != other for one, other in zip(*said, strict=True))
+    assert all(each != opposite for each, opposite in zip(one.texts, other.texts, strict=True))
     looked = ("Q1 rate", "Q1 delay", "Q1 factor", "windows")
-    assert [verdicts[0][name] for name in looked] == ["agrees"] * 4
-    assert [verdicts[1][name] for name in looked] == ["differs"] * 4
-    assert verdicts[0]["Q2 rate"] == "not measured here"
-    assert not [i for i in TaxiQueries().report(Results([], {}, {})) if isinstance(i, Finding)]
+    assert [one.verdicts[name] for name in looked] == ["agrees"] * 4
+    assert [other.verdicts[name] for name in looked] == ["differs"] * 4
+    assert one.verdicts["Q2 rate"] == "not measured here"
+    assert not Reported(TaxiQueries(), []).texts
 
 
 @pytest.mark.parametrize(("same", "verdict"), [(1, "are the same"), (0, "differ from ours")])
 def test_what_is_said_of_a_peer_follows_the_data(same: int, verdict: str) -> None:
     rows = [row(way, factor=15 / commit, same=same) for way, commit in COMMITS.items()]
-    said = [i.text for i in TaxiQueries().report(Results(rows, {}, {})) if isinstance(i, Finding)]
+    said = Reported(TaxiQueries(), rows).texts
     end = f"for Q1 the CPU of the engine on the same trips; the answers {verdict}."
     assert said == [
         f"Pathway: 15 times {end}", f"Pathway, 1,000 trips a commit: 0.015 times {end}",
