@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from annotations.labels import Expiration
 from annotations.terms import Quad, Term
 from experiments.free_port import free_port
 from tests.browser.test_live_page import Serving
+from tests.support.machines import replaced, running_nginx
 from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer
 from tests.tpf_server.web.test_deltas import named, text_of, timeless
@@ -92,38 +92,17 @@ class Front:
 @contextmanager
 def nginx(folder: Path, front: int, origin: int, query: int) -> Iterator[None]:
     """The configuration of the documentation, with other ports and folders."""
-    site = (PROJECT / "docs/nginx.conf").read_text()
-    for documented, here in {
-        "/var/cache/nginx/fragments": f"{folder}/cache",
-        "127.0.0.1:3000": f"127.0.0.1:{origin}",
-        "127.0.0.1:8890": f"127.0.0.1:{query}",
-        "listen 80;": f"listen 127.0.0.1:{front};",
-    }.items():
-        assert documented in site
-        site = site.replace(documented, here)
-    (folder / "site.conf").write_text(site)
-    temporary = "".join(
-        f"{kind}_temp_path {folder}/{kind};\n"
-        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    site = replaced(
+        (PROJECT / "docs/nginx.conf").read_text(),
+        {
+            "/var/cache/nginx/fragments": f"{folder}/cache",
+            "127.0.0.1:3000": f"127.0.0.1:{origin}",
+            "127.0.0.1:8890": f"127.0.0.1:{query}",
+            "listen 80;": f"listen 127.0.0.1:{front};",
+        },
     )
-    (folder / "nginx.conf").write_text(
-        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;\n"
-        "events {}\nhttp {\nlog_format requests '$status $request';\n"
-        f"access_log {folder}/access.log requests;\n{temporary}include {folder}/site.conf;\n}}\n"
-    )
-    command = [NGINX.command, "-c", f"{folder}/nginx.conf", "-p", str(folder)]
-    process = subprocess.Popen([*command, "-e", f"{folder}/error.log"])
-    try:
-        for _ in range(100):
-            try:
-                requests.get(f"http://127.0.0.1:{front}/healthz", timeout=5)
-                break
-            except requests.ConnectionError:
-                time.sleep(0.05)
+    with running_nginx(folder, site, front):
         yield
-    finally:
-        process.terminate()
-        process.wait(60)
     assert "[error]" not in (folder / "error.log").read_text()
 
 

@@ -11,15 +11,15 @@ from tests.support.threaded import in_thread
 from tpf_server.store.static.file_systems import s3_system
 
 
-def put(folder: Path, remote: ObjectStore, name: str = "in") -> str:
+def put(folder: Path, remote: ObjectStore) -> str:
     """Put all files of a directory into an object store; return the URL of the folder."""
     system = s3_system(remote.environment)
     for file in folder.rglob("*"):
         if file.is_file():
-            place = f"{BUCKET}/{name}/{file.relative_to(folder)}"
+            place = f"{BUCKET}/in/{file.relative_to(folder)}"
             with system.open_output_stream(place, compression=None) as out:
                 out.write(file.read_bytes())
-    return f"s3://{BUCKET}/{name}"
+    return f"s3://{BUCKET}/in"
 
 
 class Files(http.server.SimpleHTTPRequestHandler):

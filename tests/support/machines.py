@@ -22,7 +22,7 @@ _MACHINE, _CONTINUOUS = re.findall(r"^```toml\n(.*?)^```$", _CHAPTER, re.M | re.
 SITE = "https://data.example.org/"
 
 
-def _replaced(text: str, documented: dict[str, str]) -> str:
+def replaced(text: str, documented: dict[str, str]) -> str:
     """Return the documentation's text with other paths."""
     for there, here in documented.items():
         assert there in text, there
@@ -98,7 +98,7 @@ class Machines:
         write_store(new, lines)
         reload = f"kill -HUP {machine.pid}"
         here = {"/srv/": f"{machine.folder}/", "systemctl reload tpf-server": reload}
-        subprocess.run(["sh", "-ec", _replaced(commands[0], here)], check=True, timeout=60)
+        subprocess.run(["sh", "-ec", replaced(commands[0], here)], check=True, timeout=60)
 
 
 def write_store(path: Path, lines: str) -> None:
@@ -126,21 +126,21 @@ def serving(folder: Path, static: str, *arguments: str) -> Iterator[Machines]:
             shutil.copytree(folder / "stations-1.store", home / "stations-1.store")
             (home / "stations.store").symlink_to("stations-1.store")
             here = {"10.0.0.1": "127.0.0.1", "/srv/": f"{home}/", "port = 3000\n": "", **places}
-            config = _replaced(_MACHINE, here)
+            config = replaced(_MACHINE, here)
             machines.append(stack.enter_context(Machine(home, config, *arguments)))
         home = folder / "continuous"
         home.mkdir()
         here = {"10.0.0.1": "127.0.0.1", "/var/lib/tpf-continuous": f"{home}/data",
                 "port = 3010\n": "", **places}  # fmt: skip
-        continuous = stack.enter_context(Machine(home, _replaced(_CONTINUOUS, here)))
+        continuous = stack.enter_context(Machine(home, replaced(_CONTINUOUS, here)))
         site = documented_site(folder, front, machines[0].name, machines[1].name, continuous.name)
-        stack.enter_context(_nginx(folder, site, front))
+        stack.enter_context(running_nginx(folder, site, front))
         yield Machines(f"http://127.0.0.1:{front}/", machines, continuous)
 
 
 def documented_site(folder: Path, front: int, first: str, second: str, continuous: str) -> str:
     """Return the documented configuration of nginx, for servers at these addresses."""
-    return _replaced(
+    return replaced(
         (PROJECT / "docs/nginx-machines.conf").read_text(),
         {
             "/var/cache/nginx/fragments": f"{folder}/cache",
@@ -160,7 +160,8 @@ def checked_nginx(folder: Path, site: str) -> list[str]:
     )
     (folder / "nginx.conf").write_text(
         f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;\n"
-        f"events {{}}\nhttp {{ access_log {folder}/access.log;\n{temporary}{site}\n}}\n"
+        "events {}\nhttp {\nlog_format requests '$status $request';\n"
+        f"access_log {folder}/access.log requests;\n{temporary}{site}\n}}\n"
     )
     order = [NGINX.command, "-c", f"{folder}/nginx.conf", "-p", str(folder)]
     order += ["-e", f"{folder}/error.log"]
@@ -170,7 +171,8 @@ def checked_nginx(folder: Path, site: str) -> list[str]:
 
 
 @contextmanager
-def _nginx(folder: Path, site: str, port: int) -> Iterator[None]:
+def running_nginx(folder: Path, site: str, port: int) -> Iterator[None]:
+    """Run nginx; its log has a status and a request line each."""
     process = subprocess.Popen(checked_nginx(folder, site))
     try:
         deadline = time.monotonic() + 60

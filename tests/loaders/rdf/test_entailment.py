@@ -60,12 +60,13 @@ def test_what_follows_by_rdfs_is_what_the_rules_say(facts: set[Fact]) -> None:
     }
 
 
-def loaded(folder: Path, text: str, *options: str, name: str = "data.trig") -> set[QuadTexts]:
-    (folder / name).write_text(
+def loaded(folder: Path, text: str, *options: str) -> set[QuadTexts]:
+    file = folder / "data.trig"
+    file.write_text(
         "PREFIX : <urn:> PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>"
         f" PREFIX owl: <http://www.w3.org/2002/07/owl#>\n{text}"
     )
-    assert run("load", "rdf", folder / name, "-o", folder / "store", "--replace", *options) == 0
+    assert run("load", "rdf", file, "-o", folder / "store", "--replace", *options) == 0
     with open_store(folder / "store") as store:
         return {tuple(map(str, quad)) for quad in store.quads(ANY, 0, 1_000)}  # type: ignore[misc]
 

@@ -133,8 +133,8 @@ def test_vehicles(schedule: Gtfs) -> None:
     }  # fmt: skip
 
 
-def add_alert(message: Any, name: str = "works", **texts: str) -> Any:
-    entity = message.entity.add(id=name)
+def add_alert(message: Any, **texts: str) -> Any:
+    entity = message.entity.add(id="works")
     entity.alert.SetInParent()
     for language, text in texts.items():
         entity.alert.header_text.translation.add(text=text, language=language)
