@@ -1,7 +1,7 @@
 """Event streams, as a user does it: ``tpf-load ldes``."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr
 from datetime import timedelta
 from io import StringIO
@@ -86,6 +86,15 @@ def standing(live: IndexedLiveStore) -> set[tuple[Quad, int, int]]:
     return found.facts
 
 
+def values(live: IndexedLiveStore, after: int = 0) -> set[tuple[str, str, str]]:
+    """What stands for longer than until an instant: ends of names, and first letters of values."""
+    return {
+        (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
+        for row, _, end in standing(live)
+        if end > after
+    }
+
+
 class Target:
     """A server with a dataset, with or without an event stream."""
 
@@ -119,69 +128,67 @@ def push(target: Target, *arguments: str) -> Said:
     return load(*arguments, "--push", target.url, "--token", "t")
 
 
-def test_versions_hold_until_newer_ones(tmp_path: Path) -> None:
-    with ExitStack() as ending:
-        target = Target(ending, tmp_path / "target")
-        nodes = Nodes({})
-        at = ending.enter_context(listening(nodes)).rstrip("/")
-        # In two views, the members of a node in no order, one with a blank node.
-        nodes.nodes |= {
-            "/": STREAM.format(root=f"{at}/root") + f":s tree:view <{at}/other> .",
-            "/root": STREAM.format(root=f"{at}/root")
-            + f"<{at}/root> tree:relation [ tree:node <{at}/1> ], [ tree:node <{at}/2> ] .",
-            "/1": member("b2", "b", 3, ":p 2, 3") + member("a1", "a", 1, ':p 1 ; :q "x"'),
-            "/2": member("b1", "b", 2, ":p 1, 2 ; :where [ :lat 5 ]")
-            + f"<{at}/2> tree:relation [ tree:node <{at}/root> ] .",
-        }
-        nodes.full.add("/1")
-        state = tmp_path / "state"
-        options = ("--state", str(state), "--polls", "1")
-        found = push(target, f"{at}/", *options)
-        assert "3 members published" in found.text, found.text
-        held = {
-            (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
-            for row, _, end in standing(target.live)
-            if end > 2**57
-        }
-        assert held >= {("a", "p", "1"), ("a", "q", "x"), ("b", "p", "2"), ("b", "p", "3")}
-        assert ("b", "p", "1") not in held
-        assert not any(name == "where" for _, name, _ in held)
-        # Again: what is full is not read, what has not changed is not sent, and nothing is new.
-        nodes.asked.clear()
-        assert "0 members" in push(target, f"{at}/", *options).text
-        assert sorted(nodes.asked) == [("/", 304), ("/2", 304), ("/root", 304)]
-        # Something new, a deletion, and a node that is gone.
-        nodes.nodes["/2"] += member("a2", "a", 5, ':p 7 ; :q "x"') + member(
-            "b3", "b", 6, "a as:Delete"
-        )
-        nodes.nodes["/root"] += f"<{at}/root> tree:relation [ tree:node <{at}/3> ] ."
-        nodes.nodes["/3"] = "gone"
-        assert "2 members" in push(target, f"{at}/", *options).text
-        held = {
-            (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
-            for row, _, end in standing(target.live)
-            if end > 2**57
-        }
-        assert {each for each in held if len(each[0]) == 1} == {("a", "p", "7"), ("a", "q", "x")}
-        # The file belongs to this stream and this dataset.
-        wrong = push(target, f"{at}/root", *options)
-        assert (wrong.status, "belongs to another stream" in wrong.text) == (1, True)
+class Site(NamedTuple):
+    """A dataset that follows a server of nodes, and the server's URL."""
+
+    target: Target
+    nodes: Nodes
+    at: str
 
 
-def test_a_file_has_what_all_members_come_to(tmp_path: Path) -> None:
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
     with ExitStack() as ending:
-        nodes = Nodes({})
-        at = ending.enter_context(listening(nodes)).rstrip("/")
-        nodes.nodes["/"] = (
-            STREAM.format(root=f"{at}/")
-            + member("a1", "a", 1, ":p 1")
-            + member("a2", "a", 4, ":p 2")
-        )
-        file = tmp_path / "facts.nq"
-        assert load(f"{at}/", "--facts", str(file)).status == 0
-        text = file.read_text()
-        assert '"2026-01-01T00:00:01Z"' in text
-        assert text.count('"2026-01-01T00:00:04Z"') == 2
+        target, nodes = Target(ending, tmp_path / "target"), Nodes({})
+        yield Site(target, nodes, ending.enter_context(listening(nodes)).rstrip("/"))
+
+
+def test_versions_hold_until_newer_ones(tmp_path: Path, site: Site) -> None:
+    target, nodes, at = site
+    # In two views, the members of a node in no order, one with a blank node.
+    nodes.nodes |= {
+        "/": STREAM.format(root=f"{at}/root") + f":s tree:view <{at}/other> .",
+        "/root": STREAM.format(root=f"{at}/root")
+        + f"<{at}/root> tree:relation [ tree:node <{at}/1> ], [ tree:node <{at}/2> ] .",
+        "/1": member("b2", "b", 3, ":p 2, 3") + member("a1", "a", 1, ':p 1 ; :q "x"'),
+        "/2": member("b1", "b", 2, ":p 1, 2 ; :where [ :lat 5 ]")
+        + f"<{at}/2> tree:relation [ tree:node <{at}/root> ] .",
+    }
+    nodes.full.add("/1")
+    state = tmp_path / "state"
+    options = ("--state", str(state), "--polls", "1")
+    found = push(target, f"{at}/", *options)
+    assert "3 members published" in found.text, found.text
+    held = values(target.live, 2**57)
+    assert held >= {("a", "p", "1"), ("a", "q", "x"), ("b", "p", "2"), ("b", "p", "3")}
+    assert ("b", "p", "1") not in held
+    assert not any(name == "where" for _, name, _ in held)
+    # Again: what is full is not read, what has not changed is not sent, and nothing is new.
+    nodes.asked.clear()
+    assert "0 members" in push(target, f"{at}/", *options).text
+    assert sorted(nodes.asked) == [("/", 304), ("/2", 304), ("/root", 304)]
+    # Something new, a deletion, and a node that is gone.
+    nodes.nodes["/2"] += member("a2", "a", 5, ':p 7 ; :q "x"') + member("b3", "b", 6, "a as:Delete")
+    nodes.nodes["/root"] += f"<{at}/root> tree:relation [ tree:node <{at}/3> ] ."
+    nodes.nodes["/3"] = "gone"
+    assert "2 members" in push(target, f"{at}/", *options).text
+    held = values(target.live, 2**57)
+    assert {each for each in held if len(each[0]) == 1} == {("a", "p", "7"), ("a", "q", "x")}
+    # The file belongs to this stream and this dataset.
+    wrong = push(target, f"{at}/root", *options)
+    assert (wrong.status, "belongs to another stream" in wrong.text) == (1, True)
+
+
+def test_a_file_has_what_all_members_come_to(tmp_path: Path, site: Site) -> None:
+    _, nodes, at = site
+    nodes.nodes["/"] = (
+        STREAM.format(root=f"{at}/") + member("a1", "a", 1, ":p 1") + member("a2", "a", 4, ":p 2")
+    )
+    file = tmp_path / "facts.nq"
+    assert load(f"{at}/", "--facts", str(file)).status == 0
+    text = file.read_text()
+    assert '"2026-01-01T00:00:01Z"' in text
+    assert text.count('"2026-01-01T00:00:04Z"') == 2
 
 
 @pytest.mark.parametrize(
@@ -199,13 +206,11 @@ def test_a_file_has_what_all_members_come_to(tmp_path: Path) -> None:
         (":s tree:view </> ; ldes:timestampPath ( :a :b ) .", "is no single property"),
     ],
 )
-def test_a_bad_node_is_one_line(tmp_path: Path, text: str, reason: str) -> None:
-    with ExitStack() as ending:
-        target = Target(ending, tmp_path / "target")
-        at = ending.enter_context(listening(Nodes({"/": text}))).rstrip("/")
-        found = push(target, f"{at}/", "--polls", "1")
-        assert reason in found.text, found.text
-        assert "Traceback" not in found.text
+def test_a_bad_node_is_one_line(site: Site, text: str, reason: str) -> None:
+    site.nodes.nodes["/"] = text
+    found = push(site.target, f"{site.at}/", "--polls", "1")
+    assert reason in found.text, found.text
+    assert "Traceback" not in found.text
 
 
 STATEMENT = """:s tree:member :st . :st dct:created "2026-01-01T00:00:03Z"^^xsd:dateTime ;
@@ -227,47 +232,36 @@ STATEMENT = """:s tree:member :st . :st dct:created "2026-01-01T00:00:03Z"^^xsd:
     ],
 )
 def test_a_member_that_cannot_be_told_is_left_out_once(
-    tmp_path: Path, bad: str, reason: str
+    tmp_path: Path, site: Site, bad: str, reason: str
 ) -> None:
-    with ExitStack() as ending:
-        target = Target(ending, tmp_path / "target")
-        nodes = Nodes({})
-        at = ending.enter_context(listening(nodes)).rstrip("/")
-        prefixes = f"@prefix tmp: <{TEMPORAL}> . @prefix rdf: <{RDF}> . "
-        nodes.nodes["/"] = (
-            prefixes + STREAM.format(root=f"{at}/") + member("a1", "a", 1, ":p 1") + bad
-        )
-        options = ("--polls", "1", "--state", str(tmp_path / "state"))
-        found = push(target, f"{at}/", *options)
-        told, summary = found.text.splitlines()
-        assert told.startswith(f"tpf-load: not read: {at}/: member ")
-        assert reason in told
-        assert (found.status, summary[:18]) == (0, "1 member published")
-        assert ("a", "p", "1") in {
-            (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
-            for row, _, _ in standing(target.live)
-        }
-        # It does not wait for the next time.
-        nodes.nodes["/"] += member("a2", "a", 9, ":p 2")
-        found = push(target, f"{at}/", *options)
-        assert (found.status, found.text.splitlines()[:-1]) == (0, [])
+    target, nodes, at = site
+    prefixes = f"@prefix tmp: <{TEMPORAL}> . @prefix rdf: <{RDF}> . "
+    nodes.nodes["/"] = prefixes + STREAM.format(root=f"{at}/") + member("a1", "a", 1, ":p 1") + bad
+    options = ("--polls", "1", "--state", str(tmp_path / "state"))
+    found = push(target, f"{at}/", *options)
+    told, summary = found.text.splitlines()
+    assert told.startswith(f"tpf-load: not read: {at}/: member ")
+    assert reason in told
+    assert (found.status, summary[:18]) == (0, "1 member published")
+    assert ("a", "p", "1") in values(target.live)
+    # It does not wait for the next time.
+    nodes.nodes["/"] += member("a2", "a", 9, ":p 2")
+    found = push(target, f"{at}/", *options)
+    assert (found.status, found.text.splitlines()[:-1]) == (0, [])
 
 
-def test_a_relation_to_what_is_no_url(tmp_path: Path) -> None:
-    with ExitStack() as ending:
-        target = Target(ending, tmp_path / "target")
-        nodes = Nodes({})
-        at = ending.enter_context(listening(nodes)).rstrip("/")
-        nodes.nodes |= {
-            "/": STREAM.format(root=f"{at}/")
-            + f"<{at}/> tree:relation [ tree:node <http://a\N{ACCOUNT OF}b/> ], "
-            f"[ tree:node <{at}/1> ] .",
-            "/1": member("a1", "a", 1, ":p 1"),
-        }
-        found = push(target, f"{at}/", "--polls", "1")
-        told, summary = found.text.splitlines()
-        assert "is at another origin" in told
-        assert (found.status, summary[:8]) == (0, "1 member")
+def test_a_relation_to_what_is_no_url(site: Site) -> None:
+    target, nodes, at = site
+    nodes.nodes |= {
+        "/": STREAM.format(root=f"{at}/")
+        + f"<{at}/> tree:relation [ tree:node <http://a\N{ACCOUNT OF}b/> ], "
+        f"[ tree:node <{at}/1> ] .",
+        "/1": member("a1", "a", 1, ":p 1"),
+    }
+    found = push(target, f"{at}/", "--polls", "1")
+    told, summary = found.text.splitlines()
+    assert "is at another origin" in told
+    assert (found.status, summary[:8]) == (0, "1 member")
 
 
 @pytest.mark.parametrize("seed", range(4))
