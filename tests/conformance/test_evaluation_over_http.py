@@ -17,14 +17,14 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_server import LiveServer
 from tests.support.w3c import (
     Case,
+    compared_rows,
     evaluations,
     expected_solutions,
     needed,
     read_quads,
-    same_answers,
     same_rows,
 )
-from tpf_client import Client, Solutions
+from tpf_client import Client
 
 pytestmark = needed()
 
@@ -88,18 +88,7 @@ def test_evaluation(case: Case, servers: Servers) -> None:
             made_rows = sorted(csv.reader(io.StringIO(answer.serialize("csv"), newline="")))
             assert made_rows == sorted(csv.reader(case.result.open(encoding="utf-8", newline="")))
         else:
-            _compare(answer, case)
-
-
-def _compare(answer: Solutions, case: Case) -> None:
-    assert case.result is not None
-    expected = expected_solutions(case.result)
-    assert not isinstance(expected, bool)
-    names, wanted = expected
-    assert set(answer.variables) == set(names)
-    places = [answer.variables.index(name) for name in names]
-    rows = [tuple(solution.row[place] for place in places) for solution in answer]
-    assert same_answers(case, rows, wanted), rows
+            compared_rows(case, answer.variables, (solution.row for solution in answer))
 
 
 def _triples(graph: rdflib.Graph) -> Iterator[tuple[Term, ...]]:

@@ -244,8 +244,6 @@ def test_what_is_not_there_or_not_to_be_had_is_one_line(
     assert said(f"irail {root}/trips.csv --facts") == (
         f"{root}/trips.csv: is neither a directory nor a zip file"
     )
-    assert said("taxi ftp://e/a.csv --facts").startswith("ftp://e/a.csv: ftp:// is not read from (")
-    assert said("gtfs hdfs://node:8020/a.zip -o").startswith("hdfs://node:8020/a.zip: HDFS needs ")
     # Another table that the mapping names lies where the mapping lies, and nowhere else.
     for url in ("/etc/passwd", "../trips.csv", "a/../../trips.csv", "http://e/a.csv"):
         mapping = json.dumps(test_tabular.MAPPING | {"url": url})
@@ -278,8 +276,6 @@ def test_what_is_not_there_or_not_to_be_had_is_one_line(
         files.failures = iter(())
         line = said(f"citybench {url}/city --facts")
         assert line == f"{url}/city/streams: a web server does not list files"
-    line = said("flights http://me:secret@e/x -o")
-    assert line.startswith("http://e/x/airlines.csv: a URL that is loaded has no name")
 
 
 def test_a_file_is_fetched_once_and_is_the_one_that_was_found(

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -226,6 +226,21 @@ def same_answers(case: Case, left: Sequence[Row], right: Sequence[Row]) -> bool:
     if case.lax:
         return same_rows(list(dict.fromkeys(left)), list(dict.fromkeys(right)))
     return same_rows(left, right)
+
+
+def compared_rows(
+    case: Case, names: Sequence[str], rows: Iterable[Row]
+) -> tuple[list[Row], list[Row]]:
+    """Compare solutions with those of a test; return both, in the order of its columns."""
+    assert case.result is not None
+    expected = expected_solutions(case.result)
+    assert not isinstance(expected, bool)
+    columns, wanted = expected
+    assert set(names) == set(columns)
+    places = [names.index(name) for name in columns]
+    found = [tuple(row[place] for place in places) for row in rows]
+    assert same_answers(case, found, wanted), found
+    return found, wanted
 
 
 def in_order(left: Sequence[Row], right: Sequence[Row]) -> bool:

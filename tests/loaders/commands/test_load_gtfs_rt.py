@@ -144,7 +144,7 @@ def test_where_every_poll_fails_so_does_the_command(
     }
     with listening(hostile) as origin, pytest.MonkeyPatch.context() as patch:
         for name, reason in reasons.items():
-            patch.setattr(fetching, "_SECONDS", 1.0 if name == "drip" else 60.0)
+            patch.setattr(fetching, "_SECONDS", 0.2 if name == "drip" else 60.0)
             arguments = ["gtfs-rt", origin + name, "--schedule", feed, "--polls", "2"]
             arguments += ["--period", "0.01", "--facts", tmp_path / "facts.nq"]
             assert run("load", *arguments) == 1

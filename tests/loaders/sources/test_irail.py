@@ -147,12 +147,6 @@ def test_malformed_documents_are_named(tmp_path: Path, content: str, message: st
         list(Irail(path).batches(None, None))
 
 
-def test_inputs_that_are_no_recording(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        Irail(tmp_path / "absent.zip")
-    (tmp_path / "text.zip").write_text("hello")
-    with pytest.raises(InputError, match="neither a directory nor a zip file"):
-        Irail(tmp_path / "text.zip")
-    (tmp_path / "empty").mkdir()
+def test_a_directory_that_is_no_recording(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no liveboard"):
-        Irail(tmp_path / "empty")
+        Irail(tmp_path)
