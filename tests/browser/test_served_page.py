@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from tests.browser.chromium import Browser
 from tests.browser.test_live_page import cells, state, type_query, until, view, violations
 from tests.support.peers import CHROMIUM
 from tests.support.running_server import TOKEN, RunningServer
+from tests.support.threaded import in_thread
 
 pytestmark = [pytest.mark.peers, CHROMIUM.skip]
 
@@ -44,18 +44,13 @@ INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 
 
 class Tiles(ThreadingHTTPServer):
-    """Tiles of one colour, as long as there are any; a context manager that ends it."""
+    """Tiles of one colour, as long as there are any."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Tile)
         self.origin = f"http://127.0.0.1:{self.server_port}"
         self.asked: list[tuple[str, str | None]] = []
         self.has_some = True
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    def __exit__(self, *problem: object) -> None:
-        self.shutdown()
-        self.server_close()
 
 
 class _Tile(BaseHTTPRequestHandler):
@@ -78,7 +73,7 @@ class _Tile(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def tiles() -> Iterator[Tiles]:
-    with Tiles() as tiles:
+    with in_thread(tiles := Tiles()):
         yield tiles
 
 

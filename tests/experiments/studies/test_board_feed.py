@@ -1,32 +1,18 @@
 """The feed of a board with a slow server."""
 
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import responses
 
+from annotations.clock import ManualClock
 from annotations.instants import parse_instant
 from experiments.studies.processes import RenewedBoard
 from loaders.errors import PublishRefusedError
 
 BEGIN = datetime(2026, 11, 23, 12, tzinfo=UTC)
 URL = "http://127.0.0.1:1/trains"
-
-
-class Jumping:
-    """A clock that is there as soon as somebody waits."""
-
-    def __init__(self) -> None:
-        self.time = BEGIN
-
-    def now(self) -> datetime:
-        return self.time
-
-    def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
-        self.time = max(self.time, instant)
-        return True
 
 
 def feed(seconds: float) -> RenewedBoard:
@@ -40,13 +26,13 @@ def feed(seconds: float) -> RenewedBoard:
 
 @pytest.mark.parametrize("takes", [1, 25])
 def test_a_server_that_is_too_late_loses_renewals_and_the_feed_goes_on(takes: float) -> None:
-    clock = Jumping()
+    clock = ManualClock(BEGIN)
     ends = []
 
     def take(request: Any) -> tuple[int, dict[str, str], str]:
         end = parse_instant(request.params["expiration"])
-        clock.time += timedelta(seconds=takes)
-        if clock.time >= end:
+        clock.advance_to(clock.now() + timedelta(seconds=takes))
+        if clock.now() >= end:
             return 422, {}, "it ended"
         ends.append(end)
         return 201, {}, ""
@@ -68,4 +54,4 @@ def test_a_batch_that_is_refused_in_time_ends_the_feed() -> None:
     with responses.RequestsMock() as server:
         server.post(f"{URL}/facts", status=422, body="no such predicate")
         with pytest.raises(PublishRefusedError, match="422 no such predicate"):
-            feed(60).publish(Jumping())
+            feed(60).publish(ManualClock(BEGIN))
