@@ -22,7 +22,7 @@ from tpf_server.errors import RdfInputError
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import Manifest, read_manifest
 from tpf_server.store.static.parts import PartsManifest
-from tpf_server.store.static.rdf_files import rdf_files
+from tpf_server.store.static.rdf_files import RdfReader, rdf_files
 
 W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -176,7 +176,7 @@ def test_spark_writes_the_same_store_of_the_conformance_data(spark: Any, tmp_pat
     files = []
     for file in rdf_files([W3C]):
         try:
-            index_files([file], tmp_path / "probe", created=CREATED)
+            list(RdfReader(file, 0).quads())
         except RdfInputError:  # relative IRIs, and tests of malformed data
             continue
         files.append(file)
