@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
+from typing import Any
 from urllib.parse import quote
 
 import psutil
@@ -19,12 +21,12 @@ import pytest
 from annotations.labels import Expiration
 from annotations.terms import Quad, iri, literal
 from tests.browser.chromium import Browser
-from tests.browser.static_host import StaticHost
 from tests.browser.test_live_page import cells, state, type_query, until, view, violations
 from tests.support.examples import TIMES
 from tests.support.peers import CHROMIUM
 from tests.support.random_sparql import QueryWriter, random_quads
 from tests.support.running_server import RunningServer
+from tests.support.threaded import in_thread
 from tpf_client import Client, Solutions
 from tpf_client.errors import QueryError
 from tpf_client.page_files import Example, PageSettings, write_page
@@ -56,6 +58,59 @@ STARTED = 240
 """Seconds in which Python has started in the browser, on a machine that has much to do."""
 
 
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".wasm": "application/wasm",
+    ".zip": "application/zip",
+}
+
+
+class StaticHost(ThreadingHTTPServer):
+    """Serves a folder, compressed for those who take it.
+
+    Attributes:
+        asked: the paths that were asked for.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), partial(_Files, directory=str(folder)))
+        self.url = f"http://127.0.0.1:{self.server_port}/"
+        self.asked: list[str] = []
+
+
+class _Files(SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, StaticHost)
+        path = self.path.partition("?")[0]
+        self.server.asked.append(path)
+        file = Path(self.directory) / (path.lstrip("/") or "index.html")
+        packed = file.with_name(file.name + ".br")
+        if not file.is_file():
+            self.send_error(404)
+            return
+        takes = "br" in self.headers.get("Accept-Encoding", "") and packed.is_file()
+        body = (packed if takes else file).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Type", _TYPES.get(file.suffix, "application/octet-stream"))
+        self.send_header("Content-Length", str(len(body)))
+        if takes:
+            self.send_header("Content-Encoding", "br")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
 def publish(server: RunningServer, train: int, delay: str, holds: timedelta) -> None:
     quad = Quad(iri(f"{EX}train/{train}"), iri(EX + "delay"), literal(delay))
     server.publish("trains", [quad], Expiration(datetime.now(UTC) + holds))
@@ -80,7 +135,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticHost]:
     """A static host with the page, which is of another origin than the fragments."""
     folder = tmp_path_factory.mktemp("page")
     write_page(folder, PageSettings(examples=[Example("All delays", QUERY)]))
-    with StaticHost(folder) as host:
+    with in_thread(host := StaticHost(folder)):
         yield host
 
 

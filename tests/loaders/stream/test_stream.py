@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,63 @@ import pytest
 
 from experiments.free_port import free_port
 from loaders.stream.job import StreamJobSettings, messages_of
-from tests.loaders.facts_server import Endpoint
-from tests.loaders.stream.arriving import write_csv
+from tests.loaders.facts_server import Endpoint, facts_endpoint
 from tests.loaders.stream.test_event_source import Events, sse
 from tests.loaders.stream.test_event_source import serve as serve
 from tests.loaders.stream.test_records import METADATA
 from tests.support.running_server import TOKEN, RunningServer
-from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_cluster import PROJECT, SparkCluster
 from tests.support.webhdfs import serving_files
 from tpf_server.spark.java import SparkError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with facts_endpoint() as found:
+        yield found
+
+
+@pytest.fixture
+def start(java: None, tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def run(
+        source: object, url: str, *arguments: object, cluster: SparkCluster | None = None
+    ) -> "subprocess.Popen[bytes]":
+        command = [
+            sys.executable, "-m", "tpf_client.commands", "tpf-load", "stream", source, url,
+            "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--memory", "512m",
+            *arguments,
+        ]  # fmt: skip
+        words = list(map(str, command))
+        if cluster is None:
+            words += ["--master", "local[2]"]
+        with (tmp_path / "job.log").open("ab") as log:
+            process = subprocess.Popen(
+                words if cluster is None else cluster.command(words), cwd=PROJECT, stderr=log,
+                env=None if cluster is None else cluster.environment, start_new_session=True,
+            )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def write_csv(folder: Path, number: int) -> str:
+    """A file that arrives complete; returns what its facts look like."""
+    aside = folder / f".{number}"
+    aside.write_text(f"id,at,value\nsensor{number % 3},2026-01-01T00:00:00Z,{number}\n")
+    # One instant per file, so that their sequence is certain.
+    os.utime(aside, (time.time() + number / 100,) * 2)
+    aside.rename(folder / f"{number:03}.csv")
+    integer = "http://www.w3.org/2001/XMLSchema#integer"
+    return f'<http://e/sensor{number % 3}> <http://e/value> "{number}"^^<{integer}> .'
 
 
 def test_killed_and_started_again(
