@@ -53,10 +53,8 @@ def test_load_tells_what_it_wrote(
     )
     assert run("load", *arguments, "--replace", "--quiet") == 0
     assert capsys.readouterr().err == ""
-
-
-def test_load_as_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path) -> None:
-    output = tmp_path / "out"
+    # As files.
+    output = tmp_path / "files"
     arguments = ["irail", day, "-o", output, "--engine", "local", "--format", "ntriples"]
     assert run("load", *arguments) == 0
     assert capsys.readouterr().err.startswith(f"5 triples in 1 file in {output}\n")

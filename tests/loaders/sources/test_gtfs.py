@@ -76,15 +76,7 @@ def departures(source: Gtfs) -> dict[str, dict[str, str]]:
     return found
 
 
-def times(source: Gtfs, trip: str) -> dict[str, str]:
-    return {
-        name: facts["departureTime"][1:].partition('"')[0]
-        for name, facts in departures(source).items()
-        if name.split("/")[1] == trip
-    }
-
-
-def test_a_departure(tmp_path: Path) -> None:
+def test_departures_of_days_nights_and_runs_when_clocks_change_too(tmp_path: Path) -> None:
     found = departures(Gtfs(write(tmp_path / "feed")))
     first = found["20260105/day/10"]
     gtfs = "<http://vocab.gtfs.org/terms#trip"
@@ -102,43 +94,38 @@ def test_a_departure(tmp_path: Path) -> None:
     # The last stop is no departure.
     assert "20260105/day/30" not in found
 
+    def times(trip: str) -> dict[str, str]:
+        return {
+            name: facts["departureTime"][1:].partition('"')[0]
+            for name, facts in found.items()
+            if name.split("/")[1] == trip
+        }
 
-def test_days_of_service_with_exceptions(tmp_path: Path) -> None:
-    days = {name[:8] for name in times(Gtfs(write(tmp_path / "feed")), "day")}
-    january = [5, 6, 8, 9, 10, 12, 13, 14, 15, 16]  # without the 7th, with Saturday the 10th
-    assert days == {f"202601{day:02}" for day in january}
-
-
-def test_after_midnight_belongs_to_the_day_before(tmp_path: Path) -> None:
-    found = times(Gtfs(write(tmp_path / "feed")), "night")
-    assert found["20260116/night/1"] == "2026-01-17T01:10:00+01:00"
+    # Without the exception of the 7th, with that of Saturday the 10th.
+    january = [5, 6, 8, 9, 10, 12, 13, 14, 15, 16]
+    assert {name[:8] for name in times("day")} == {f"202601{day:02}" for day in january}
+    # After midnight belongs to the day before.
+    assert times("night")["20260116/night/1"] == "2026-01-17T01:10:00+01:00"
     # A stop without a time and one without pick-up are no departures.
-    assert {name.rpartition("/")[2] for name in found} == {"1"}
-
-
-def test_clocks_that_change(tmp_path: Path) -> None:
-    found = times(Gtfs(write(tmp_path / "feed")), "sun")
+    assert {name.rpartition("/")[2] for name in times("night")} == {"1"}
     # Noon minus twelve hours: in spring that is 23:00 of the day before, in autumn 01:00.
-    assert found["20260329/sun/1"] == "2026-03-29T00:30:00+01:00"
-    assert found["20260329/sun/2"] == "2026-03-29T12:00:00+02:00"
-    assert found["20261025/sun/1"] == "2026-10-25T02:30:00+02:00"
-    assert found["20261025/sun/2"] == "2026-10-25T12:00:00+01:00"
-    assert found["20260405/sun/1"] == "2026-04-05T01:30:00+02:00"
-
-
-def test_frequencies_are_runs(tmp_path: Path) -> None:
-    found = times(Gtfs(write(tmp_path / "feed")), "shuttle")
-    assert found == {
-        "20260201/shuttle/06:00:00/1".replace(":", "%3A"): "2026-02-01T06:00:00+01:00",
-        "20260201/shuttle/06:00:00/2".replace(":", "%3A"): "2026-02-01T06:06:00+01:00",
-        "20260201/shuttle/06:20:00/1".replace(":", "%3A"): "2026-02-01T06:20:00+01:00",
-        "20260201/shuttle/06:20:00/2".replace(":", "%3A"): "2026-02-01T06:26:00+01:00",
-        "20260201/shuttle/06:40:00/1".replace(":", "%3A"): "2026-02-01T06:40:00+01:00",
-        "20260201/shuttle/06:40:00/2".replace(":", "%3A"): "2026-02-01T06:46:00+01:00",
-        "20260201/shuttle/23:50:00/1".replace(":", "%3A"): "2026-02-01T23:50:00+01:00",
-        "20260201/shuttle/23:50:00/2".replace(":", "%3A"): "2026-02-01T23:56:00+01:00",
-        "20260201/shuttle/24:10:00/1".replace(":", "%3A"): "2026-02-02T00:10:00+01:00",
-        "20260201/shuttle/24:10:00/2".replace(":", "%3A"): "2026-02-02T00:16:00+01:00",
+    sunday = times("sun")
+    assert sunday["20260329/sun/1"] == "2026-03-29T00:30:00+01:00"
+    assert sunday["20260329/sun/2"] == "2026-03-29T12:00:00+02:00"
+    assert sunday["20261025/sun/1"] == "2026-10-25T02:30:00+02:00"
+    assert sunday["20261025/sun/2"] == "2026-10-25T12:00:00+01:00"
+    assert sunday["20260405/sun/1"] == "2026-04-05T01:30:00+02:00"
+    # Frequencies are runs, each named by its start.
+    assert times("shuttle") == {
+        f"20260201/shuttle/{start.replace(':', '%3A')}/{stop}": f"2026-02-0{at}:00+01:00"
+        for start, *leaves in (
+            ("06:00:00", "1T06:00", "1T06:06"),
+            ("06:20:00", "1T06:20", "1T06:26"),
+            ("06:40:00", "1T06:40", "1T06:46"),
+            ("23:50:00", "1T23:50", "1T23:56"),
+            ("24:10:00", "2T00:10", "2T00:16"),
+        )
+        for stop, at in enumerate(leaves, 1)
     }
 
 
