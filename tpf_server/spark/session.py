@@ -292,7 +292,7 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         "spark.executorEnv.PYTHONPATH": package_root,
         # local[…] runs its Python workers as children of this process's Java.
         # Plans are many and small, and tasks wait for Python: compiling more costs more CPU than it
-        # saves, also in queries that run for long.
+        # saves, for the first minutes at least.
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
     }
 
