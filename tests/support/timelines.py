@@ -6,7 +6,7 @@ are few, so that facts join.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -69,9 +69,6 @@ ONE_GRAPH = Universe(
     STATIC_PREDICATES + MIXED_PREDICATES,
     DYNAMIC_PREDICATES + MIXED_PREDICATES,
     VALUES,
-)
-SOME_GRAPHS = replace(
-    ONE_GRAPH, graphs=[DEFAULT_GRAPH, *GRAPHS], live_graphs=[DEFAULT_GRAPH, *GRAPHS]
 )
 
 
