@@ -53,16 +53,12 @@ def test_the_access_log_has_a_line_per_request(tmp_path: Path) -> None:
     assert sum('"HEAD /a HTTP/1.1" 200' in line for line in lines) == 1
 
 
-def test_a_worker_that_ends_is_replaced_and_what_it_answered_is_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [psutil.Process.terminate, psutil.Process.kill])
+def test_a_worker_that_ends_is_replaced_and_what_it_answered_is_counted(
+    tmp_path: Path, end: Callable[[psutil.Process], None]
+) -> None:
     (tmp_path / "a.nt").write_text(LINE)
     with RunningServer(tmp_path, '[datasets.a]\nsource = "a.nt"\n') as server:
-
-        def replaced(end: Callable[[psutil.Process], None]) -> str:
-            """End the worker; return the metrics of the next one."""
-            (worker,) = workers_of(server.process.pid)
-            end(worker)
-            eventually(lambda: workers_of(server.process.pid) not in ([], [worker]))
-            return eventually(metrics)
 
         def metrics() -> str | None:
             with suppress(requests.ConnectionError):
@@ -71,9 +67,12 @@ def test_a_worker_that_ends_is_replaced_and_what_it_answered_is_counted(tmp_path
 
         for _ in range(20):
             assert requests.head(f"{server.url}a", timeout=30).status_code == 200
-        text = replaced(psutil.Process.terminate)
-        assert 'tpf_requests_total{method="HEAD",status="200"} 20.0' in text
-        replaced(psutil.Process.kill)
+        (worker,) = workers_of(server.process.pid)
+        end(worker)
+        eventually(lambda: workers_of(server.process.pid) not in ([], [worker]))
+        text = eventually(metrics)
+        if end is psutil.Process.terminate:
+            assert 'tpf_requests_total{method="HEAD",status="200"} 20.0' in text
         assert requests.get(f"{server.url}a", timeout=30).status_code == 200
         server.process.terminate()
         assert server.process.wait(STOP_SECONDS) == 0
