@@ -50,7 +50,7 @@ def check_nesting(
 ) -> None:
     """Refuse a document that could harm its parser.
 
-    `pieces` are iterated over up to three times; `entities`: XML may declare some, as ontologies
+    `pieces` are iterated over up to four times; `entities`: XML may declare some, as ontologies
     do.
     """
     if media_type == "application/rdf+xml":

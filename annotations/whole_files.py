@@ -1,5 +1,6 @@
 """Replace files atomically."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +10,13 @@ from typing import IO
 
 @contextmanager
 def replaced_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Give a path whose file replaces another one when the block succeeds."""
+    """Give a path whose file replaces another one when the block succeeds.
+
+    Raises:
+        OSError: there is a device or a pipe, which a file must not replace.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "no file but a device or a pipe", str(path))
     # Spark and those who list a directory take no notice of names that begin with a dot.
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

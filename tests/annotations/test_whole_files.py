@@ -26,6 +26,15 @@ def test_who_cannot_write_hears_why(tmp_path: Path) -> None:
         pass
 
 
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(os.devnull)
+    for name in ("pipe", "link"):
+        with pytest.raises(OSError, match="a device or a pipe"), replaced_file(tmp_path / name):
+            pass
+    assert {each.name for each in tmp_path.iterdir()} == {"pipe", "link"}
+
+
 def test_what_a_killed_process_left_is_no_part_of_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     (tmp_path / f".kept.db.{os.getpid()}").write_bytes(b"half of it")

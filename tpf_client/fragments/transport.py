@@ -347,6 +347,10 @@ class PooledSession(requests.Session):
                 idle = self._idle.setdefault(match[1], [])
                 connection = idle.pop() if idle else None
             reused = connection is not None
+            if connection is not None and not connection.is_connected:
+                # Closed; or it has bytes that would be taken for the response.
+                connection.close()
+                continue
             connection = connection or route.connection(match[1], exchange.timeouts[0])
             try:
                 connection.request("GET", match[2], headers=fields, preload_content=False)

@@ -1,12 +1,20 @@
 """Requests of a client equal those of `requests`."""
 
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import requests
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from annotations.clock import SystemClock
 from annotations.wording import user_agent
@@ -92,6 +100,77 @@ def test_connections_that_the_server_closed_are_opened_again(port: int) -> None:
     url = f"http://127.0.0.1:{port}/once"
     with closing(_transport()) as transport:
         assert _body(transport, url) == _body(transport, url)
+
+
+def test_what_nobody_asked_for_is_no_response() -> None:
+    """Some servers say that they wait no longer."""
+    wait, late = threading.Event(), threading.Event()
+
+    def answer() -> None:
+        with ExitStack() as connections:
+            for _ in range(2):
+                connection = connections.enter_context(server.accept()[0])
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                wait.wait(60)
+                connection.sendall(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+                late.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server, closing(_transport()) as transport:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        assert transport.get(url, {}).body == b"ok"
+        wait.set()
+        late.wait(60)
+        assert transport.get(url, {}).body == b"ok"
+        thread.join(60)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key, and a certificate of `localhost` that nobody signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    encoding = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    file.write_bytes(key.private_bytes(encoding, *form) + made.public_bytes(encoding))
+    return file
+
+
+def test_certificates_are_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    port = server.server_address[1]
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    with in_thread(server), requests.Session() as session:
+        for trusted, host in ((False, "localhost"), (True, "localhost"), (True, "127.0.0.1")):
+            if trusted:
+                monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+            for given in (None, session):
+                transport = _transport(given)
+                with closing(transport):
+                    if trusted and host == "localhost":
+                        url = f"https://{host}:{port}/a"
+                        assert _body(transport, url) == _body(transport, url)
+                    else:
+                        with pytest.raises(SourceError, match=r"(?i)certificate"):
+                            _body(transport, f"https://{host}:{port}/a")
 
 
 @pytest.mark.parametrize("with_session", [False, True])
