@@ -154,16 +154,18 @@ def test_what_takes_longest_is_asked_least(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TPF_OPEN_TRACK", str(folder))
-    (folder / "watdiv/watdiv-100.nt").touch()
+    for name in ("watdiv-100.nt", "watdiv-1000.nt"):
+        (folder / "watdiv" / name).touch()
     (folder / "watdiv/queries/C3-1.rq").touch()
-    sizes = Sizes(benchmarks=("WatDiv", LARGE))
-    usual, large = (
+    sizes = Sizes(benchmarks=("WatDiv", *LARGE))
+    usual, *larges = (
         [each.key for each in group.measurements]
         for group in OpenTrack().groups(sizes, Run(1, tmp_path, lambda _text: None))
     )
-    assert {key["query"] for key in large} == {"01", "02"}
-    assert {key["server"] for key in large} == {OURS_PLAIN, RESTRICTED, IN_PROCESS}
-    assert {(key["latency_ms"], key["crowd"]) for key in large} == {(0, 1)}
+    for large in larges:
+        assert {key["query"] for key in large} == {"01", "02"}
+        assert {key["server"] for key in large} == {OURS_PLAIN, RESTRICTED, IN_PROCESS}
+        assert {(key["latency_ms"], key["crowd"]) for key in large} == {(0, 1)}
     heavy = [key for key in usual if key["query"] == "C3"]
     assert {(key["latency_ms"], key["crowd"]) for key in heavy} == {(0, 1)}
     assert {(key["latency_ms"], key["crowd"]) for key in usual} == set(product((0, 50), (1, 8, 64)))
@@ -176,6 +178,18 @@ def test_data_that_are_absent_are_a_line(tmp_path: Path) -> None:
     assert list(results.left_out) == ["BSBM", "WatDiv"]
     with pytest.raises(UnavailableError, match="TPF_OPEN_TRACK names a folder"):
         read_benchmark("BSBM", Sizes(data=str(tmp_path)))
+
+
+def test_data_that_are_larger_than_the_memory_are_not_given_to_oxigraph(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_track, "_HELD", 1e12)
+    tables = small(folder, benchmarks=["BSBM"], clients=[OXIGRAPH])
+    results = run(tmp_path / "results", OpenTrack(), tables=tables)
+    assert results.complete
+    assert not results.rows
+    assert len(results.failures) == 2
+    assert all("too little memory" in reason for reason in results.failures.values())
 
 
 def test_a_limit_leaves_the_choice_and_nothing_else() -> None:
