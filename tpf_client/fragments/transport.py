@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
@@ -363,7 +364,9 @@ class PooledSession(requests.Session):
                     raise
         whole = False
         try:
-            yield _Reply(response.status, response.headers, response.stream)
+            # In chunks it is decoded where that is said only.
+            stream = partial(response.stream, decode_content=True)
+            yield _Reply(response.status, response.headers, stream)
             whole = response.closed
         finally:
             with self._lock:
@@ -583,16 +586,16 @@ class Transport:
                     target = self._destinations.led(url, raw.headers["Location"], target)
                     continue
                 body = self._read(raw, url, exchange, cancelled)
-                if raw.headers.get("Content-Encoding") == DELTA_CODING:
-                    try:
-                        body = self._dictionaries.read(body, dictionary)
-                    except DeltaError:
-                        if dictionary is None:
-                            raise
-                        # Once more, for the whole page.
-                        self._dictionaries.forget(target)
-                        continue
                 if raw.status == HTTPStatus.OK:
+                    if raw.headers.get("Content-Encoding") == DELTA_CODING:
+                        try:
+                            body = self._dictionaries.read(body, dictionary)
+                        except DeltaError:
+                            if dictionary is None:
+                                raise
+                            # Once more, for the whole page.
+                            self._dictionaries.forget(target)
+                            continue
                     self._dictionaries.keep(target, raw.headers, body)
                 return Response(raw.status, raw.headers, body, sent, self._clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")

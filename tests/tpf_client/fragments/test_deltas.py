@@ -118,6 +118,25 @@ def test_a_delta_that_cannot_be_read_costs_one_more_request(broken: bytes) -> No
         assert [each is None for each in asked] == [True, False, True]
 
 
+def test_a_page_that_has_not_changed_is_not_asked_for_again() -> None:
+    """Some name the coding of what they do not send."""
+    asked: list[str | None] = []
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+        asked.append(environ.get("HTTP_AVAILABLE_DICTIONARY"))
+        if asked[-1] is None:
+            start("200 OK", [("Use-As-Dictionary", 'match="?"')])
+            return [TEXT]
+        start("304 Not Modified", [("Content-Encoding", "dcz")])
+        return []
+
+    with closing(Loopback(answer)) as server:
+        url = f"http://127.0.0.1:{server.port}/data"
+        transport = Transport(SystemClock(), Limits(), Destinations([url]))
+        assert [transport.get(url, HEADERS).status for _ in range(2)] == [200, 304]
+        assert len(asked) == 2
+
+
 def test_a_delta_for_nobody_is_an_error() -> None:
     def answer(_: WSGIEnvironment, start: StartResponse) -> list[bytes]:
         start("200 OK", [("Content-Encoding", "dcz")])

@@ -1,5 +1,6 @@
 """Requests of a client equal those of `requests`."""
 
+import gzip
 import socket
 import ssl
 import threading
@@ -43,6 +44,28 @@ class _Echo(BaseHTTPRequestHandler):
         """Nobody wants to know."""
 
 
+class _Framed(_Echo):
+    def do_GET(self) -> None:
+        """Answer in the coding and the framing that the path names."""
+        _, coding, framing = self.path.split("/")
+        body = gzip.compress(_TEXT) if coding == "gzip" else _TEXT
+        fields = {
+            "length": ("Content-Length", str(len(body))),
+            "chunked": ("Transfer-Encoding", "chunked"),
+            "close": ("Connection", "close"),
+        }
+        if framing == "chunked":
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        self.send_response(200)
+        self.send_header("Content-Encoding", coding)
+        self.send_header(*fields[framing])
+        self.end_headers()
+        self.wfile.write(body)
+
+
+_TEXT = b"a text" * 20_000
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     with in_thread(server := ThreadingHTTPServer(("127.0.0.1", 0), _Echo)):
@@ -70,6 +93,17 @@ def test_requests_are_those_of_the_library(port: int, place: str, path: str) -> 
         assert _body(transport, url) == expected
         assert _body(transport, url) == expected
         assert _body(_transport(usual), url) == expected
+
+
+def test_bodies_are_decoded_however_they_are_framed() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Framed)
+    with in_thread(server), requests.Session() as session:
+        for given in (None, session):
+            with closing(_transport(given)) as transport:
+                for coding in ("identity", "gzip"):
+                    for framing in ("length", "chunked", "close"):
+                        url = f"http://127.0.0.1:{server.server_address[1]}/{coding}/{framing}"
+                        assert transport.get(url, {}).body == _TEXT, url
 
 
 def test_headers_of_one_request_are_not_in_the_next(port: int) -> None:
