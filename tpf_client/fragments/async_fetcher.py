@@ -174,7 +174,7 @@ class AsyncFetcher(Fetcher):
         try:
             answer = await self._answer(entry)
         except asyncio.CancelledError:
-            # One that somebody joined meanwhile waits in vain otherwise.
+            # Who waits when the client is closed does so in vain otherwise.
             self._deliver(entry, ClosedError(f"{entry.request.url}: the request was cancelled"))
             raise
         except Exception as error:  # noqa: BLE001 - a defect of ours must reach who waits

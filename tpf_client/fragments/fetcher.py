@@ -310,7 +310,7 @@ class Fetcher:
             return
         with self._lock:
             under_way = self._in_flight.get(request.url)
-            if under_way is not None and _serves(under_way.request, request):
+            if under_way is not None and _serves(under_way, request):
                 under_way.waiting.append((done, cancelled))
                 self._add(work, merged=1)
                 return
@@ -502,10 +502,14 @@ def _media_type(content_type: str) -> str:
     return name if name in ACCEPTED_FORMATS else ""
 
 
-def _serves(running: Request, request: Request) -> bool:
+def _serves(running: InFlight, request: Request) -> bool:
+    if running.over():
+        # It is being ended.
+        return False
     if request.not_before is None:
         return True
-    return running.not_before is not None and running.not_before >= request.not_before
+    not_before = running.request.not_before
+    return not_before is not None and not_before >= request.not_before
 
 
 def _stale_by_label(kept: Page | None, request: Request) -> bool:

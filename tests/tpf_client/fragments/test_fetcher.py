@@ -1,8 +1,10 @@
 """Pages over HTTP: reuse, revalidation, merging, retries, errors."""
 
+import asyncio
 import gc
 import threading
 import tracemalloc
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import combinations
@@ -27,10 +29,11 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments import page_reader
+from tpf_client.fragments.async_fetcher import AsyncFetcher
 from tpf_client.fragments.fetcher import FetchOutcome, PageCache, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
-from tpf_client.fragments.responses import Attempts, Limits
+from tpf_client.fragments.responses import Attempts, Limits, Response
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 URL = "http://ex.org/d?p=x"
@@ -331,6 +334,35 @@ def test_identical_requests_under_way_are_merged() -> None:
         fetcher.close()
         fetcher.submit(Request("http://ex.org/other"), take)
         assert isinstance(answers[-1], ClosedError)
+
+
+def test_nobody_joins_a_request_that_was_given_up() -> None:
+    """As one query that had enough does, and the next one, at once."""
+
+    class Http:
+        async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+            await asyncio.sleep(0)
+            return Response(200, {"Content-Type": "application/trig"}, BODY.encode(), START, START)
+
+        def close(self) -> None:
+            """Has nothing open."""
+
+    async def ask() -> list[FetchOutcome]:
+        fetcher = AsyncFetcher(Http(), clock=ManualClock(START))
+        answers: list[FetchOutcome] = []
+        enough = threading.Event()
+        fetcher.submit(Request(URL), answers.append, enough)
+        await asyncio.sleep(0)
+        enough.set()
+        fetcher.drop()
+        fetcher.submit(Request(URL), answers.append)
+        while not answers:
+            await asyncio.sleep(0)
+        await fetcher.aclose()
+        return answers
+
+    (answer,) = asyncio.run(ask())
+    assert isinstance(answer, Page)
 
 
 @responses.activate
