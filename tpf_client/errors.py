@@ -9,9 +9,14 @@ ClientError
     MapTilesError, LimitError, ClosedError
 """
 
+from typing import ClassVar
+
 
 class ClientError(Exception):
     """Root of the errors of this package."""
+
+    exit_status: ClassVar[int] = 1
+    """With which a command ends that raises it."""
 
 
 class QueryError(ClientError, ValueError):

@@ -1,6 +1,7 @@
 """`tpf-query`: SPARQL over fragments from the command line."""
 
 import json
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Self
 import typer
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from annotations.clock import SystemClock
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.seconds import seconds_from
-from annotations.terms import Term, literal_parts
+from annotations.terms import is_iri, is_literal, literal_parts
 from tpf_client.app.printing import (
     STATIC,
     Format,
@@ -35,6 +37,7 @@ from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError, QuerySyntaxError
 from tpf_client.fragments.destinations import is_file, not_a_url
 from tpf_client.fragments.fetcher import Request
+from tpf_client.fragments.freshness import whole_number
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance, Budget
 from tpf_client.planner.explain import explain_plan
@@ -208,7 +211,7 @@ def query(
         )
     except ClientError as error:
         if any(map(is_file, urls)):
-            _fail(str(error))
+            raise
         raise typer.BadParameter(str(error), param_hint="--allow-link") from error
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="URL") from error
@@ -283,32 +286,31 @@ def _datasets_at(client: Client, url: str, name: str) -> Iterator[tuple[str, int
     members = [each for node in about.values() for each in node.get(f"<{HYDRA}member>", ())]
     for member in members:
         node = about.get(member, {})
-        texts = [
-            literal_parts(Term(next(iter(node.get(predicate, ())), '""'))).lexical
+        count, title = (
+            literal_parts(next(filter(is_literal, node.get(predicate, ())), '""')).lexical
             for predicate in (f"<{VOID}triples>", f"<{DCTERMS}title>")
-        ]
-        for address in node.get(f"<{VOID}subset>", ()):
-            yield address[1:-1], int(texts[0]) if texts[0].isdecimal() else None, texts[1]
+        )
+        for address in filter(is_iri, node.get(f"<{VOID}subset>", ())):
+            yield address[1:-1], whole_number(count), title
     if not members:
         raise PageError(url, "there is neither a dataset nor a list of datasets")
 
 
 def _list(client: Client, urls: Sequence[str]) -> None:
     with client:
-        try:
-            rows = [
-                row
-                for url, name in zip(client.urls, urls, strict=True)
-                for row in _datasets_at(client, url, name)
-            ]
-        except ClientError as error:
-            _fail(str(error))
+        rows = [
+            row
+            for url, name in zip(client.urls, urls, strict=True)
+            for row in _datasets_at(client, url, name)
+        ]
     table = Table("dataset", "facts", "title", highlight=False)
     for url, count, title in rows:
-        table.add_row(*map(printable, (url, "" if count is None else f"{count:,}", title)))
+        cells = url, "" if count is None else f"{count:,}", title
+        table.add_row(*(Text(printable(each)) for each in cells))
     OutputConsole().print(table)
     if rows:
-        sys.stderr.write(f"tpf-query {printable(rows[0][0])} 'SELECT * {{ ?s ?p ?o }} LIMIT 10'\n")
+        example = f"{shlex.quote(rows[0][0])} 'SELECT * {{ ?s ?p ?o }} LIMIT 10'"
+        sys.stderr.write(f"tpf-query {printable(example)}\n")
 
 
 def _read(file: Path | None) -> str:

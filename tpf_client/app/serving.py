@@ -154,7 +154,7 @@ def run_until_stopped(endpoint: Answering, server: Any, message: str = "") -> No
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket; `OSError` if it cannot."""
+    """Open a listening socket; `OSError` or `UnicodeError` if it cannot."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(address[:2], family=family, backlog=128)
 
@@ -229,17 +229,18 @@ def serve(
         if not is_file(url) and (wrong := not_a_url(url)):
             raise typer.BadParameter(wrong, param_hint="URL")
     examples, tiles = offers(example, map_tiles, map_attribution)
-    try:
-        listener = listen(host, port)
-    except OSError as error:
-        sys.stderr.write(f"tpf-query: {host}:{port}: {error.strerror}\n")
-        raise typer.Exit(1) from error
     names = [*(allow_host or ()), *([] if _is_address(host) else [host])]
     allowance = Allowance(seconds, rows, memory * 2**20)
     links = allow_link or ()
     with Client(
         *urls, services=allow_service or (), allowed_origins=links, strict=strict, signal=signal_
     ) as client:
+        try:
+            listener = listen(host, port)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            sys.stderr.write(f"tpf-query: {host}:{port}: {reason}\n")
+            raise typer.Exit(1) from error
         endpoint = SparqlEndpoint(
             client,
             allowance,

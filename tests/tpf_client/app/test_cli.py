@@ -6,12 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 from werkzeug.serving import make_server
 
 from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact
+from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
 from tests.support.threaded import in_thread
@@ -79,6 +81,29 @@ def test_without_a_query_it_lists_datasets(run: Run, url: str, tmp_path: Path) -
     nothing = run(f"{server}healthz")
     assert nothing.returncode == 1
     assert nothing.stderr.startswith(f"tpf-query: {server}healthz: malformed text/plain")
+
+
+def test_a_list_of_datasets_is_text(run: Run) -> None:
+    list_ = f"""<#all> <{HYDRA}member> <#a>, <#b>, <#c> .
+<#a> <{VOID}subset> </d;x> ; <{VOID}triples> {"9" * 5000} ; <{DCTERMS}title> "[/b] :train:" .
+<#b> <{VOID}subset> <http://[fe80::1]/b> ; <{VOID}triples> "²" ; <{DCTERMS}title> <urn:x> .
+<#c> <{VOID}subset> "no IRI" ."""
+
+    def app(_: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+        start("200 OK", [("Content-Type", "text/turtle")])
+        return [list_.encode()]
+
+    server = make_server("127.0.0.1", 0, app)
+    base = f"http://127.0.0.1:{server.server_port}/"
+    with in_thread(server):
+        done = run(base)
+    assert done.returncode == 0
+    rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if "│" in line]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        [f"{base}d;x", "1,000,000,000,000,000,000", "[/b] :train:"],
+        ["http://[fe80::1]/b", "", ""],
+    ]
+    assert done.stderr == f"tpf-query '{base}d;x' 'SELECT * {{ ?s ?p ?o }} LIMIT 10'\n"
 
 
 def test_a_file_is_a_dataset(run: Run, url: str, tmp_path: Path) -> None:
@@ -172,6 +197,28 @@ def test_errors_are_one_line_and_wrong_use_is_2(run: Run, url: str) -> None:
     assert run(url, "--explain").returncode == 2
     assert run("nonsense", "-q", "ASK {}").returncode == 2
     assert run(url, "-q", "ASK {}", "-f", "x").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("tpf-query {file} ASK{{}}", "data.ttl: malformed text/turtle"),
+        ("tpf-query serve {file}", "data.ttl: malformed text/turtle"),
+        ("tpf-query serve {url} --allow-link http://[", "http://[: not a URL"),
+        ("tpf-query serve {url} --host {label}", "label"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(
+    called: Callable[..., Done], tmp_path: Path, line: str, reason: str
+) -> None:
+    file = tmp_path / "data.ttl"
+    file.write_text("<a> <b>")
+    words = line.format(file=file, url="http://127.0.0.1:9/d", label="a" * 64).split()
+    words += ["--port", "0"] if "serve" in words else []
+    done = called(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("tpf-query: ")
+    assert reason in done.stderr
 
 
 @pytest.mark.parametrize("value", ["1e10", "soon"])
