@@ -126,7 +126,9 @@ class VocabularyCache:
                 told = json.loads(self._client.fetcher.document(address))
                 for kind, counter in counts.items():
                     counter.update({str(iri): int(count) for iri, count in told[kind]})
-            except (SourceError, ValueError, TypeError, KeyError):
+            except (
+                SourceError, ValueError, TypeError, KeyError, OverflowError, RecursionError
+            ):  # fmt: skip
                 return None
         return {kind: counter.most_common() for kind, counter in counts.items()}
 
@@ -242,12 +244,13 @@ class SparqlEndpoint:
             ("Vary", "Accept, Accept-Encoding, Origin"),
             ("X-Content-Type-Options", "nosniff"),
         ]
+        path = environ.get("PATH_INFO", PATH)
+        allowed = ALLOWED_METHODS if path in (PATH, ESTIMATE) else "GET, HEAD, OPTIONS"
         try:
             headers += self._welcome(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
-                start_response("204 No Content", [*headers, ("Allow", ALLOWED_METHODS)])
+                start_response("204 No Content", [*headers, ("Allow", allowed)])
                 return []
-            path = environ.get("PATH_INFO", PATH)
             if path not in (PATH, WORDS, ESTIMATE):
                 status, more, content = self._page.answer(environ, path)
                 start_response(f"{status.value} {status.phrase}", [*headers, *more])
@@ -260,7 +263,7 @@ class SparqlEndpoint:
             if status is HTTPStatus.SERVICE_UNAVAILABLE:
                 headers.append(("Retry-After", "10"))
             if status is HTTPStatus.METHOD_NOT_ALLOWED:
-                headers.append(("Allow", ALLOWED_METHODS))
+                headers.append(("Allow", allowed))
         headers.append(("Content-Type", media_type))
         if media_type == _EVENTS:
             headers += [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]

@@ -72,6 +72,9 @@ def test_preflight_and_options(client: Client) -> None:
     )
     code, headers, _ = call(app, "OPTIONS")
     assert (code, headers["Allow"]) == (204, "GET, HEAD, POST, OPTIONS")
+    for path in ("/", "/words.json"):
+        code, refused, _ = call(app, "POST", PATH_INFO=path)
+        assert (code, refused["Allow"]) == (405, "GET, HEAD, OPTIONS")
     assert not any(name.startswith("Access-Control") for name in headers)
     # A page that we serve ourselves is no other origin.
     same: dict[str, Any] = {"HTTP_HOST": "127.0.0.1:8890", "HTTP_ORIGIN": "http://127.0.0.1:8890"}

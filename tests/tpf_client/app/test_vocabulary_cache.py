@@ -68,6 +68,20 @@ def test_words_of_all_parts_of_a_dataset_are_found_by_few_requests(
         assert call(endpoint, "HEAD", PATH_INFO="/words.json")[2] == b""
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [b"[" * 10**5, b'{"predicates": [["urn:p", 1e999]], "classes": []}', b'{"classes": 1}'],
+)
+def test_counts_that_are_none_are_not_taken(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch, counts: bytes
+) -> None:
+    with Client(server.url, session=server.session(), clock=server.clock) as client:
+        monkeypatch.setattr(client.fetcher, "document", lambda _url: counts)
+        code, _, body = call(SparqlEndpoint(client), PATH_INFO="/words.json")
+    assert code == 200
+    assert f"{EX}name" in json.loads(body)["predicates"]
+
+
 def test_a_fragment_server_that_is_away_is_told(server: LiveServer) -> None:
     away = f"{server.url}-away"
     with Client(away, session=server.session(), clock=server.clock) as client:
