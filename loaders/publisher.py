@@ -79,6 +79,7 @@ class Sender(ABC):
         problem = ""
         for attempt in range(1, self._attempts + 1):
             pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE)
+            pause *= self._jitter.uniform(0.8, 1.0)
             try:
                 response = self._session.request(
                     self._method,
@@ -95,16 +96,15 @@ class Sender(ABC):
             except requests.RequestException as error:
                 problem = reason_of(error)
             else:
-                if response.ok and not response.is_redirect:
+                if 200 <= response.status_code < 300:
                     return attempt
                 if response.status_code not in _RETRIED:
                     raise PublishRefusedError(response.status_code, self._refusal(response))
                 problem = f"it answers {response.status_code} {response.reason}"
                 pause = max(pause, self._retry_after(response))
-            if attempt < self._attempts:
-                resume = self._clock.now() + pause * self._jitter.uniform(0.8, 1.0)
-                if not self._clock.wait_until(resume, cancelled):
-                    break
+            resume = self._clock.now() + pause
+            if attempt < self._attempts and not self._clock.wait_until(resume, cancelled):
+                break
         raise ServerUnreachableError(
             f"{self.url} did not take a batch in {attempt} attempts: {problem}"
         )

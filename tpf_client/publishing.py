@@ -104,7 +104,7 @@ def publish(
     finally:
         if own:
             session.close()
-    if not response.ok or response.is_redirect:
+    if not 200 <= response.status_code < 300:
         raise HttpError(target, response.status_code, _reason(response))
     try:
         answer: dict[str, Any] = response.json()

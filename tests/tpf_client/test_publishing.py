@@ -107,5 +107,8 @@ def test_a_server_that_is_elsewhere_or_nowhere() -> None:
     responses.post("http://h.test/d/facts", status=301, headers={"Location": "http://i.test/"})
     with pytest.raises(HttpError, match="HTTP 301"):
         publish("http://h.test/d", LINE, expires_in=5)
+    responses.post("http://h.test/e/facts", status=302, json={"sequence": 1})
+    with pytest.raises(HttpError, match="HTTP 302"):
+        publish("http://h.test/e", LINE, expires_in=5)
     with pytest.raises(ConnectionFailedError, match=r"http://127\.0\.0\.1:9/facts"):
         publish("http://127.0.0.1:9", LINE, expires_in=5, session=requests.Session())
