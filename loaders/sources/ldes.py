@@ -349,11 +349,11 @@ _Version: TypeAlias = tuple[datetime, tuple[Quad, ...]]
 
 
 class MemberChanges(NamedTuple):
-    """Members' changes: ended facts with labels, and new ones."""
+    """Members' changes: ended facts with labels, and new ones; the members' names."""
 
     removed: Sequence[Fact]
     added: Sequence[Fact]
-    members: int
+    members: Sequence[Term]
 
 
 class LdesFollower:
@@ -457,8 +457,8 @@ class LdesFollower:
                 for each in following.entries:
                     try:
                         self._tell(each, at, portion.versions, following)
+                        following.told.append(each.member.name)
                     except AnnotationError as error:
-                        following.left_out += 1
                         self._failed(f"{self._url}: member {each.member.name}: {error}")
                 if portion.keys.isdisjoint(following.keys):
                     portion.add(following)
@@ -554,7 +554,7 @@ def _label(own: Mapping[Term, Term], tmp: Vocabulary) -> Label | None:
 class _Portion:
     def __init__(self, entries: list[Waiting] | None = None) -> None:
         self.entries = entries or []
-        self.left_out = 0
+        self.told: list[Term] = []
         self.versions: dict[Term, _Version] = {}
         self.keys: set[tuple[str, ...]] = set()
         self._removed: dict[tuple[Quad, datetime | None], Fact] = {}
@@ -562,11 +562,7 @@ class _Portion:
 
     @property
     def changes(self) -> MemberChanges:
-        return MemberChanges(
-            list(self._removed.values()),
-            list(self._added.values()),
-            len(self.entries) - self.left_out,
-        )
+        return MemberChanges(list(self._removed.values()), list(self._added.values()), self.told)
 
     def record(self, fact: Fact, *, removed: bool) -> None:
         assert fact.label is not None
@@ -581,7 +577,7 @@ class _Portion:
 
     def add(self, other: "_Portion") -> None:
         self.entries += other.entries
-        self.left_out += other.left_out
+        self.told += other.told
         self.versions |= other.versions
         self.keys |= other.keys
         self._removed |= other._removed

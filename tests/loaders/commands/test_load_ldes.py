@@ -250,6 +250,21 @@ def test_a_member_that_cannot_be_told_is_left_out_once(
     assert (found.status, found.text.splitlines()[:-1]) == (0, [])
 
 
+def test_a_fact_that_went_may_come_again(tmp_path: Path, site: Site) -> None:
+    target, nodes, at = site
+    nodes.nodes["/"] = f"@prefix tmp: <{TEMPORAL}> . @prefix rdf: <{RDF}> . "
+    nodes.nodes["/"] += STREAM.format(root=f"{at}/")
+    for second, kind in enumerate(("", ", as:Delete", "")):
+        nodes.nodes["/"] += f""":s tree:member :m{second} . :m{second} a rdf:Statement{kind} ;
+            dct:created "2026-01-01T00:00:0{second}Z"^^xsd:dateTime ;
+            rdf:subject :a ; rdf:predicate :p ; rdf:object 7 ;
+            tmp:expiration "9000-01-01T00:00:00Z"^^xsd:dateTime .
+        """
+        found = push(target, f"{at}/", "--polls", "1", "--state", str(tmp_path / "state"))
+        assert "1 member published" in found.text, found.text
+        assert (("a", "p", "7") in values(target.live, 2**57)) == (not kind)
+
+
 def test_a_relation_to_what_is_no_url(site: Site) -> None:
     target, nodes, at = site
     nodes.nodes |= {
@@ -308,11 +323,11 @@ def test_an_expiration_goes_before_its_fact_comes_with_an_interval() -> None:
     said = [Fact(first, Interval(now, until)), Fact(second, Expiration(until))]
     gone = [Fact(first, Expiration(until)), Fact(second, Interval(now, until))]
     naming = Naming("urn:fact:", "http://x/d")
-    told = list(patches_of(MemberChanges(gone, said, 4), naming, now, past=False))
+    told = list(patches_of(MemberChanges(gone, said, ()), naming, now, past=False))
     assert [sorted({line[:1] for line in each.splitlines()}) for each in told] == [
         [b"D"], [b"A", b"D"], [b"A"],
     ]  # fmt: skip
     assert b"<urn:p>" in told[0]
     assert b"<urn:q>" in told[2]
-    told = list(patches_of(MemberChanges(gone[:1], said[1:], 2), naming, now, past=False))
+    told = list(patches_of(MemberChanges(gone[:1], said[1:], ()), naming, now, past=False))
     assert len(told) == 1, "what does not meet stays together"
