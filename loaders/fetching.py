@@ -21,8 +21,9 @@ _PAGES = 10_000
 
 
 class Fetched(NamedTuple):
-    """A successful answer; `following` is the URL of the next page."""
+    """A successful answer, from `url` after redirects; `following` is the URL of the next page."""
 
+    url: str
     content: bytes
     following: str | None
     status: int
@@ -100,8 +101,8 @@ def _ask(
                     return
                 if len(content) > MAX_MESSAGE:
                     raise InputError(f"more than {MAX_MESSAGE >> 20} MB", url)
-            page = _next_page(answer, url)
-            answers.put(Fetched(bytes(content), page, answer.status_code, answer.headers))
+            at, page = answer.url or url, _next_page(answer, url)
+            answers.put(Fetched(at, bytes(content), page, answer.status_code, answer.headers))
     except InputError as error:
         answers.put(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to be told

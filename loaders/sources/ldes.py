@@ -420,7 +420,7 @@ class LdesFollower:
                 leads_to = earlier.leads_to if earlier is not None else ()
                 self._state.remember(url, KnownNode("", leads_to, full=True))
             return 0
-        node = read_node(answer.content, answer.headers.get("Content-Type", ""), url)
+        node = read_node(answer.content, answer.headers.get("Content-Type", ""), answer.url)
         if first:
             self._begin(node, url)
         stated = answer.headers.get("Cache-Control", "").replace(" ", "").split(",")

@@ -40,7 +40,7 @@ STREAM = """:s a ldes:EventStream ; tree:view <{root}> ; ldes:timestampPath dct:
 
 
 class Nodes:
-    """A server of nodes, by path; a text is Turtle."""
+    """A server of nodes, by path; a text is Turtle, or the path to go to."""
 
     def __init__(self, nodes: dict[str, str]) -> None:
         self.nodes = nodes
@@ -50,6 +50,9 @@ class Nodes:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
         text = self.nodes.get(path)
+        if text is not None and text.startswith("/"):
+            start_response("302 Found", [("Location", text)])
+            return [b""]
         status = "404 Not Found" if text is None else "410 Gone" if text == "gone" else "200 OK"
         body = (PREFIXES + (text or "")).encode()
         tag = f'"{hash(body)}"'
@@ -177,6 +180,17 @@ def test_versions_hold_until_newer_ones(tmp_path: Path, site: Site) -> None:
     # The file belongs to this stream and this dataset.
     wrong = push(target, f"{at}/root", *options)
     assert (wrong.status, "belongs to another stream" in wrong.text) == (1, True)
+
+
+def test_links_of_a_node_are_relative_to_where_it_was_found(site: Site) -> None:
+    target, nodes, at = site
+    nodes.nodes |= {
+        "/": "/a/b",
+        "/a/b": STREAM.format(root="b") + "<b> tree:relation [ tree:node <c> ] .",
+        "/a/c": member("a1", "a", 1, ":p 1"),
+    }
+    found = push(target, f"{at}/", "--polls", "1")
+    assert "1 member published" in found.text, found.text
 
 
 def test_a_file_has_what_all_members_come_to(tmp_path: Path, site: Site) -> None:
