@@ -172,7 +172,8 @@ class Poller:
                 failed(reason)
                 continue
             succeeded = True
-            following = max(begun + self._period, now)
+            # An answer tells the period, or takes longer.
+            following = max(begun + self._period, clock.now())
             yield FeedBatch(now, following + _GRACE, quads, refused=failed)
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)

@@ -3,12 +3,18 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+import requests
+import responses
 
-from annotations.clock import SystemClock
+from annotations.clock import ManualClock, SystemClock
+from annotations.terms import Quad, Term
+from loaders.sources.polling import LiveFeed, Poller
 from tests.loaders.facts_server import FactsServer, listening
 from tests.loaders.test_cli import run
 
@@ -112,6 +118,24 @@ def test_any_json_is_polled(capsys: pytest.CaptureFixture[str], tmp_path: Path, 
         assert status == 0, capsys.readouterr().err
     said = "<http://sensors.example/s1> <http://sensors.example/value>"
     assert board.told == [{f'{said} "1"'}, {f'{said} "2"'}]
+
+
+@responses.activate
+def test_an_answer_that_takes_longer_than_the_period_holds_until_the_next() -> None:
+    clock, url = ManualClock(datetime(2026, 1, 1, tzinfo=UTC)), "http://h.example/board"
+    said = Quad(Term("<http://e/s>"), Term("<http://e/p>"), Term('"1"'))
+    responses.get(url, body="{}")
+
+    def read(_content: bytes, _source: str) -> list[Quad]:
+        clock.advance_to(clock.now() + timedelta(seconds=40))
+        return [said]
+
+    with requests.Session() as session:
+        live = LiveFeed(clock, Event(), most=2)
+        poller = Poller("board", url, read, timedelta(seconds=30), session, live)
+        first, second = poller.batches(None, None)
+    assert second.at - first.at == timedelta(seconds=40)
+    assert first.end > second.at
 
 
 def test_a_poll_into_a_file(tmp_path: Path) -> None:
