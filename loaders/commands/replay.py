@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from annotations.clock import SystemClock
+from annotations.instants import shifted
 from loaders.commands.options import grouped, is_web_url, time_zone
 from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
 from loaders.dynamic import LabelledFacts
@@ -89,8 +90,8 @@ def flights(
         raise typer.BadParameter("give the URL, and before it at most one INPUT")
     directory = arguments[0] if len(arguments) == 2 else None
     # A departure is on the board up to a day after its scheduled time.
-    first = None if replay.start is None else replay.start - timedelta(days=2)
-    last = None if replay.until is None else replay.until + timedelta(days=1)
+    first = replay.start and shifted(replay.start, timedelta(days=-2))
+    last = replay.until and shifted(replay.until, timedelta(days=1))
     replay.run(lambda: Flights(directory, first, last, timedelta(seconds=period)), arguments[-1])
 
 

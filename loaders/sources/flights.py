@@ -156,8 +156,9 @@ class Flights:
         if period <= timedelta(0):
             raise SettingError("the period of a feed must be positive")
         self.directory = package_data() if directory is None else input_place(directory)
-        self.start = start
-        self.until = until
+        # No flight is earlier, and the first instants of all are at no local time.
+        self.start = start and max(start, _EARLIEST)
+        self.until = until and max(until, _EARLIEST)
         self.period = period
         self._few: tuple[Flight, ...] = ()
         for name in ("airlines.csv", "airports.csv"):
@@ -348,6 +349,7 @@ class Flights:
 
 
 _ZIPPED = "flights.csv.zip"
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _FEW_DAYS = 31
 _BLOCK = 1 << 16
 

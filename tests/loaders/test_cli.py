@@ -76,6 +76,17 @@ def test_load_of_a_span_of_flights(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "UA1>" not in text
 
 
+@pytest.mark.parametrize("span", [("0001-01-01", "0001-01-02"), ("9999-12-30", "9999-12-31")])
+def test_a_replay_of_the_first_or_the_last_day(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, span: tuple[str, str]
+) -> None:
+    path = write_flights(tmp_path / "flights", ["2013-06-01,600,1,UA,1,EWR,IAH"])
+    start, until = (f"{day}T00:00:00Z" for day in span)
+    arguments = [path, "http://127.0.0.1:9/d", "--from", start, "--until", until]
+    assert run("replay", "flights", *arguments) == 2
+    assert "nothing between --from and --until" in capsys.readouterr().err
+
+
 def test_rdf_files_and_what_is_malformed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annotations.instants import FIRST, LAST
 from annotations.terms import Term
 from loaders.errors import InputError, SettingError
 from loaders.sources.flights import Flight, Flights, package_data
@@ -152,6 +153,15 @@ def test_a_day_of_the_real_package() -> None:
     assert not ours
     shown = {q.subject for batch in source.batches(None, None) for q in batch.quads}
     assert shown == {one.subject for one in flights}
+
+
+@pytest.mark.parametrize("start", [None, FIRST, datetime(999, 6, 1, tzinfo=UTC)])
+@pytest.mark.parametrize("until", [None, LAST, FIRST])
+def test_any_instant_may_be_a_bound(
+    tmp_path: Path, start: datetime | None, until: datetime | None
+) -> None:
+    source = Flights(write_flights(tmp_path, ["2013-07-01,600,1,UA,1,EWR,IAH"]), start, until)
+    assert len(list(source._flights())) == (until != FIRST)
 
 
 @pytest.mark.parametrize(
