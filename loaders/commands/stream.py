@@ -91,7 +91,7 @@ def stream(given: Streaming) -> None:
         raise SettingError("--holds must be positive")
     records: RecordMapping
     if given.mapping is None:
-        records = RdfRecords(span, given.label.labelling)
+        records = RdfRecords(span, given.label.labelling, given.suffix)
     else:
         if span is None:
             raise SettingError("rows of CSV carry no label: give --holds")

@@ -215,11 +215,12 @@ class _Mapper:
                 )  # fmt: skip
                 yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
-    def _row(self, name: str, at: int, text: str) -> dict[str, object]:
+    def _row(self, name: str, at: int, text: str | None) -> dict[str, object]:
         row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
         row |= {"name": name, "at": at, "facts": 0}
         try:
-            result = self._mapping.batch(Document(name, from_micros(at), text))
+            # Messages of Kafka may have no value.
+            result = self._mapping.batch(Document(name, from_micros(at), text or ""))
         except (InputError, AnnotationError, OverflowError) as error:
             # Beyond the year 9999 there is no instant, and of the last one no label.
             return row | {"problem": str(error)}

@@ -55,14 +55,18 @@ class RecordMapping(Protocol):
 class RdfRecords:
     """RDF documents: annotated, or labelled by their instant."""
 
-    def __init__(self, holds: timedelta | None, labelling: Labelling = "expiration") -> None:
+    def __init__(
+        self, holds: timedelta | None, labelling: Labelling = "expiration", suffix: str = "nq"
+    ) -> None:
         self._holds = holds
         self._labelling = labelling
+        self._suffix = suffix
 
     def batch(self, record: Document) -> Publication:
-        """Parse a record by its suffix, else as N-Quads."""
-        suffix = record.name.removesuffix(".gz").rpartition(".")[2].lower()
-        rdf_format = ox.RdfFormat.from_extension(suffix) or ox.RdfFormat.N_QUADS
+        """Parse a record by its suffix, else by the usual one, else as N-Quads."""
+        suffixes = record.name.removesuffix(".gz").rpartition(".")[2].lower(), self._suffix
+        known = filter(None, map(ox.RdfFormat.from_extension, suffixes))
+        rdf_format = next(known, ox.RdfFormat.N_QUADS)
         scope = BlankNodeScope(0, keep_labels=True)
         base = NOWHERE if rdf_format == ox.RdfFormat.JSON_LD else None
         try:

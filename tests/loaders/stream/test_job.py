@@ -28,3 +28,9 @@ def test_a_record_that_no_label_fits_is_left_out(
         assert (row["problem"], row["facts"], row["body"]) == (None, 1, TEXT)
     else:
         assert problem in str(row["problem"])
+
+
+def test_a_message_without_a_value_says_nothing() -> None:
+    """Kafka has those of what was deleted."""
+    row = _Mapper(RdfRecords(timedelta(hours=1)))._row("topic-0-7", 0, None)
+    assert (row["problem"], row["facts"]) == (None, 0)

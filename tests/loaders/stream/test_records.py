@@ -47,6 +47,9 @@ def test_rdf_of_any_format() -> None:
     assert RdfRecords(HOUR, "interval").batch(turtle).label == Interval(NOON, NOON + HOUR)
     message = Document("topic-0-7", NOON, '<http://e/a> <http://e/b> "c" .\n')
     assert RdfRecords(None).batch(message) == (message.text, None, 1)
+    named = RdfRecords(HOUR, suffix="ttl")
+    assert quads(named.batch(message._replace(text=turtle.text)).body) == [value("a", 1)]
+    assert named.batch(message._replace(name="a.nq")).facts == 1
     with pytest.raises(InputError, match=r"a\.nt, line 2: "):
         records.batch(Document("a.nt", NOON, "<http://e/a> <http://e/b> <http://e/c> .\nbad\n"))
 
