@@ -9,6 +9,7 @@ import paho.mqtt.client as mqtt
 import requests
 import urllib3
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
 
 from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.whole_files import replaced_file
@@ -166,11 +167,19 @@ class Subscriber:
         if parts.username:
             self._client.username_pw_set(parts.username, parts.password)
         self._client.on_connect = self._connected
-        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_subscribe = self._answered
         self._client.on_message = self._arrived
 
     def _connected(self, client: mqtt.Client, *_: object) -> None:
         client.subscribe(self._topic, qos=1)
+
+    def _answered(
+        self, _client: mqtt.Client, _data: object, _mid: int, codes: list[ReasonCode], *_: object
+    ) -> None:
+        for code in codes:
+            if code.is_failure:
+                self._failure = InputError(f"the broker refuses the topic: {code}")
+        self._subscribed.set()
 
     def _arrived(self, client: mqtt.Client, _: object, message: mqtt.MQTTMessage) -> None:
         # The broker does not send again what is not acknowledged until the connection breaks; and
@@ -202,8 +211,10 @@ class Subscriber:
             ) from error
         self._client.loop_start()
         if not self._subscribed.wait(30):
+            self._failure = InputError("the broker did not subscribe")
+        if self._failure is not None:
             self.__exit__()
-            raise InputError("the broker did not subscribe", f"mqtt://{self._host}:{self._port}")
+            raise InputError(str(self._failure), f"mqtt://{self._host}:{self._port}")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,6 +105,30 @@ def test_brokers_that_are_none(tmp_path: Path) -> None:
             Subscriber(url, "a", spool, "me"),
         ):
             pass
+
+
+def test_a_topic_that_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+
+        def refuse() -> None:
+            connection, _ = broker.accept()
+            with connection:
+                connection.recv(1_024)
+                connection.sendall(b"\x20\x02\0\0")
+                subscription = connection.recv(1_024)
+                connection.sendall(b"\x90\x03" + subscription[2:4] + b"\x80")
+                connection.recv(1_024)
+
+        thread = threading.Thread(target=refuse, daemon=True)
+        thread.start()
+        url = f"mqtt://127.0.0.1:{broker.getsockname()[1]}"
+        spool = Spool(tmp_path, "nt", ManualClock(NOON))
+        with (
+            pytest.raises(InputError, match="refuses the topic"),
+            Subscriber(url, "a", spool, "me"),
+        ):
+            pass
+        thread.join(60)
 
 
 class FullDisk(Spool):
