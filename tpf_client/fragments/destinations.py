@@ -142,9 +142,11 @@ class Destinations:
         self._cached = lru_cache(_KNOWN)(self._led)
 
     def headers(self, url: str) -> Mapping[str, str]:
-        """The user's headers of a request to this URL."""
-        if self._headers and origin(url) in map(origin, self._urls):
-            return self._headers
+        """The user's headers of a request to this URL; none without TLS for a dataset with it."""
+        plain = url.lower().startswith("http:")
+        for each in self._urls if self._headers else ():
+            if origin(each) == origin(url) and not (plain and each.lower().startswith("https:")):
+                return self._headers
         return {}
 
     def led(self, by: str, url: str, at: str | None = None) -> str:

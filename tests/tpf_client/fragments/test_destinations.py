@@ -37,6 +37,16 @@ def test_the_names_of_this_machine_are_one_origin(by: str, there: str) -> None:
             Destinations().led(f"http://{by}:3000/trains", other)
 
 
+@pytest.mark.parametrize("dataset", ["http://h.test/d", "https://h.test/d", "HTTPS://H.test/d"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_link_takes_credentials_out_of_tls(dataset: str, scheme: str) -> None:
+    destinations = Destinations([dataset], headers={"Authorization": "Basic eA=="})
+    link = destinations.led(dataset, f"{scheme}://h.test/d?page=2")
+    safe = scheme == "https" or dataset.startswith("http:")
+    assert bool(destinations.headers(link)) == safe
+    assert not destinations.headers("https://other.test/d")
+
+
 def test_an_origin_that_is_another_one_is_told_with_what_to_do() -> None:
     with pytest.raises(OriginError) as error:
         Destinations().template("http://trains.test/d", "http://10.0.0.1:3000/d{?s}")
