@@ -20,7 +20,7 @@ from annotations.wording import counted, user_agent
 from loaders.commands.options import grouped, is_web_url
 from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
-from loaders.errors import InputError
+from loaders.errors import InputError, SettingError
 from loaders.outputs import line_of, put_where_wanted
 from loaders.publisher import FilePublisher, is_stream
 from loaders.sources.ldes import LdesFollower, LdesState, MemberChanges
@@ -123,6 +123,8 @@ def ldes(given: Following) -> None:
         raise typer.BadParameter("a stream takes no facts that end: give a dataset")
     if given.facts is not None and given.state is not None:
         raise typer.BadParameter("a file is written from the beginning: --state is for --push")
+    if given.period <= 0:
+        raise SettingError("the period of a feed must be positive")
     clock = SystemClock()
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())

@@ -100,7 +100,7 @@ def stream(given: Streaming) -> None:
             metadata = json.loads(described.read_bytes())
         except InputError:
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(str(error), given.mapping) from None
         records = CsvRecords(
             metadata, str(described), dataset, span, given.at, given.label.labelling, given.base

@@ -42,6 +42,8 @@ from tests.loaders.test_cli import run
         ("load ldes http://h/", 2, "say where to: --facts or --push"),
         ("load ldes http://h/ --push http://h/streams/s", 2, "a stream takes no facts that end"),
         ("load ldes http://h/ --facts f --state s", 2, "a file is written from the beginning"),
+        ("load ldes http://h/ --push http://h/d --period 0", 2, "positive"),
+        ("load stream day http://h/d --checkpoint c --holds 5 --mapping deep", 1, "deep: maximum"),
         ("load publish a.nq http://[x/", 2, "a dataset: 'http://[x/'"),
         ("load publish http://[x/a.nq http://h/d", 1, "a.nq: no URL that can be asked"),
         ("replay irail day http://[x/", 2, "not the URL of a dataset: 'http://[x/'"),
@@ -62,6 +64,7 @@ def test_wrong_use(
     write_directory(tmp_path / "day", {1417772214687: [entry("a")]})
     (tmp_path / "rt.pb").write_bytes(new_message().SerializeToString())
     (tmp_path / "list").write_text("[1]")
+    (tmp_path / "deep").write_text("[" * 100_000)
     assert run(*words.split()) == status
     assert message in " ".join(re.sub("[│╭╰─╮╯]", " ", capsys.readouterr().err).split())
     assert not (tmp_path / "f").exists()
