@@ -187,8 +187,8 @@ def load_rdf_local(
 
 
 @contextmanager
-def staging(store: Path) -> Iterator[Path]:
-    """Give a directory beside the store, removed at the end.
+def staging(store: Path) -> Iterator[None]:
+    """Lock a store by a directory beside it, removed at the end.
 
     Raises:
         OutputError: another load into this store is running, or the disk is not writable.
@@ -208,11 +208,8 @@ def staging(store: Path) -> Iterator[Path]:
         except BlockingIOError:
             raise OutputError(f"another load into {store} is running") from None
         try:
-            work = directory / "work"
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
             with written(store):
-                yield work
+                yield
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 

@@ -33,7 +33,7 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
         sys.executable, "-m", "tests.support.small_pieces", "tpf-load", "rdf", str(source), "-o",
         str(store), "--replace", "--engine", "spark", "--master", "local[2]", "--quiet",
     ]  # fmt: skip
-    work = tmp_path / ".store.loading" / "work"
+    locked = tmp_path / ".store.loading"
     spark = tmp_path / "spark"
     environment = os.environ | {"TPF_SPARK_LOCAL_DIR": str(spark)}
     load = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
@@ -46,10 +46,10 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     os.kill(load.pid, signal.SIGKILL)
     load.wait()
     assert read_manifest(store) == old
-    assert work.exists()
+    assert locked.exists()
     subprocess.run(command, cwd=PROJECT, check=True, timeout=250)
     assert read_manifest(store).version == wanted.version
-    assert not work.exists()
+    assert not locked.exists()
 
 
 def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:

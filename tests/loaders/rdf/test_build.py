@@ -250,17 +250,16 @@ def test_files_without_a_triple(spark: Any, tmp_path: Path) -> None:
 
 
 def test_what_a_killed_load_left_is_removed(tmp_path: Path) -> None:
-    litter = tmp_path / ".store.loading" / "work" / "rows"
-    litter.mkdir(parents=True)
-    (litter / "5.npy").write_text("half")
-    with staging(tmp_path / "store") as work:
-        assert list(work.iterdir()) == []
+    locked = tmp_path / ".store.loading"
+    locked.mkdir()
+    (locked / "lock").touch()
+    with staging(tmp_path / "store"):
         with (
             pytest.raises(OutputError, match=r"another load into .* is running"),
             staging(tmp_path / "store"),
         ):
             pass
-        assert work.exists()
+        assert locked.exists()
     assert list(tmp_path.iterdir()) == []
 
 
