@@ -51,6 +51,9 @@ class Files:
         self._clock = clock
         self._files = {url: _File(files[path], url, vocabulary) for path, url in self.urls.items()}
 
+    def __contains__(self, url: str) -> bool:
+        return url.startswith(_BASE)
+
     def page(self, url: str, at: datetime | None) -> Page | None:
         """Return a page of a file as of an instant (or now); ``None``: the URL stands for none."""
         name, _, query = url.partition("?")

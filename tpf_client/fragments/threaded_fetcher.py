@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Unpack
 
 from annotations.clock import Clock
 from annotations.event_reader import ServerEvent
-from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError
+from tpf_client.errors import ClientError, ClosedError, ConnectionFailedError, HttpError
 from tpf_client.fragments.destinations import Origin, origin
 from tpf_client.fragments.fetcher import Fetcher, FetchOptions, FetchOutcome, InFlight, Request
 from tpf_client.fragments.page import Page
@@ -55,6 +56,8 @@ class ThreadedFetcher(Fetcher):
 
     def document(self, url: str) -> bytes:
         """Return what a server has at a URL beside its fragments."""
+        if self._files is not None and url in self._files:
+            raise HttpError(url, HTTPStatus.NOT_FOUND, "")
         self._count(None, requests=1)
         return self._transport.get(url, {}).body
 

@@ -2,9 +2,12 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+import responses
 
 from annotations.namespaces import RDF_TYPE
 from annotations.terms import Quad, iri, literal
@@ -80,6 +83,16 @@ def test_counts_that_are_none_are_not_taken(
         code, _, body = call(SparqlEndpoint(client), PATH_INFO="/words.json")
     assert code == 200
     assert f"{EX}name" in json.loads(body)["predicates"]
+
+
+@responses.activate
+def test_words_of_files_are_asked_of_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "data.nt"
+    file.write_text(f"<{EX}a> <{EX}name> <{EX}b> .\n")
+    with Client(file, session=requests.Session()) as client:
+        told = json.loads(call(SparqlEndpoint(client), PATH_INFO="/words.json")[2])
+    assert told["predicates"] == [f"{EX}name"]
+    assert not responses.calls
 
 
 def test_a_fragment_server_that_is_away_is_told(server: LiveServer) -> None:
