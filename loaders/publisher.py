@@ -124,7 +124,7 @@ class Sender(ABC):
             try:
                 problem = response.json()
                 reason = str(problem.get("detail") or problem.get("title") or reason)
-            except (ValueError, AttributeError):
+            except (ValueError, AttributeError, RecursionError):
                 pass
         hint = {
             401: " (give the token of the server: --token)",

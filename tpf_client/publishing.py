@@ -108,7 +108,7 @@ def publish(
         raise HttpError(target, response.status_code, _reason(response))
     try:
         answer: dict[str, Any] = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ParseError(target, "the answer is not JSON") from error
     return answer
 
@@ -151,5 +151,5 @@ def _reason(response: "requests.Response") -> str:
     try:
         problem = response.json()
         return str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return (response.text.strip().splitlines() or [response.reason])[0][:300]

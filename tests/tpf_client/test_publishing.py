@@ -104,6 +104,10 @@ def test_a_server_that_is_elsewhere_or_nowhere() -> None:
     responses.post("http://page.test/facts", status=200, body="<html>")
     with pytest.raises(ParseError, match="the answer is not JSON"):
         publish("http://page.test", LINE, expires_in=5)
+    for status, error in ((200, ParseError), (400, HttpError)):
+        responses.upsert("POST", "http://page.test/facts", status=status, body="[" * 100_000)
+        with pytest.raises(error):
+            publish("http://page.test", LINE, expires_in=5)
     responses.post("http://h.test/d/facts", status=301, headers={"Location": "http://i.test/"})
     with pytest.raises(HttpError, match="HTTP 301"):
         publish("http://h.test/d", LINE, expires_in=5)
