@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from tpf_client.map_tiles import MapTiles
 from tpf_client.page_runtime import packages_archive, runtime_files, runtime_folder
-from tpf_client.protocol import RefusedError, WsgiEnvironment
+from tpf_client.protocol import RefusedError, WsgiEnvironment, weighted
 
 Headers: TypeAlias = list[tuple[str, str]]
 
@@ -201,9 +201,9 @@ class PageFiles:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
         file = self._files[path.removeprefix("/")]
-        accepted = environ.get("HTTP_ACCEPT_ENCODING", "")
+        accepted = dict(weighted(environ.get("HTTP_ACCEPT_ENCODING", "")))
         for encoding in ("br", "gzip", ""):
-            if encoding in accepted:
+            if not encoding or accepted.get(encoding, 0) > 0:
                 body = file.encoded(encoding)
                 if body is not None:
                     break

@@ -1,7 +1,8 @@
 """Requests of the SPARQL 1.1 Protocol (section 2.1): query, dataset, accepted types."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
@@ -138,16 +139,18 @@ def _body(environ: WsgiEnvironment) -> str:
     return text
 
 
-def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, str]) -> str:
-    """Negotiate the media type (RFC 9110, section 12.5.1), by default our first."""
-    ranges = []
+def weighted(accept: str) -> Iterator[tuple[str, float]]:
+    """Yield what a field accepts, in lower case, with its weight (RFC 9110, section 12.4.2)."""
     for part in accept.split(","):
         kind, *parameters = (each.strip().lower() for each in part.split(";"))
         weight = next((each[2:] for each in parameters if each.startswith("q=")), "1")
-        try:
-            ranges.append((kind, float(weight)))
-        except ValueError:
-            continue
+        with suppress(ValueError):
+            yield kind, float(weight)
+
+
+def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, str]) -> str:
+    """Negotiate the media type (RFC 9110, section 12.5.1), by default our first."""
+    ranges = list(weighted(accept))
 
     def quality(media_type: str) -> float:
         names = {media_type, *(a for a, name in aliases.items() if name == offered[media_type])}

@@ -143,6 +143,7 @@ class _Server:
     def __init__(self, host: str, port: int, application: Any) -> None:
         logging.getLogger("waitress").setLevel(logging.ERROR)
         self._connections: dict[int, Any] = {}
+        shown = f"[{host}]" if ":" in host else host
         try:
             self._server: Any = create_server(
                 application, self._connections, host=host, port=port, threads=_THREADS,
@@ -150,9 +151,9 @@ class _Server:
             )  # fmt: skip
         except OSError as error:
             raise InputError(
-                f"nobody can listen there ({error.strerror or error})", f"listen://{host}:{port}"
+                f"nobody can listen there ({error.strerror or error})", f"listen://{shown}:{port}"
             ) from None
-        self.url = f"http://{host}:{self._server.effective_port}/"
+        self.url = f"http://{shown}:{self._server.effective_port}/"
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     def __enter__(self) -> Self:

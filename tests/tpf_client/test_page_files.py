@@ -55,6 +55,8 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: SparqlEndpoint)
         body = fetch(app, path)[1]
         assert gzip.decompress(packed) == body
         assert brotli.decompress(fetch(app, path, "br")[1]) == body
+        refused = call(app, PATH_INFO=path, HTTP_ACCEPT_ENCODING="br;q=0, x-gzip, gzip;q=0.5")
+        assert refused[2] == packed
         if path[1:] in named:
             assert hashlib.sha256(body).hexdigest()[:16] in path
     assert size <= MOST_BYTES

@@ -3,6 +3,7 @@ import { createParser } from "eventsource-parser";
 
 const FIRST = 1000;
 const LONGEST = 30000;
+const PASSES = new Set([408, 425, 429]);
 const SILENCE = 40000; // the endpoint says something every 15 s
 
 /**
@@ -33,7 +34,7 @@ export function follow(url, on, last = null) {
         const text = await response.text();
         if (stopped) return;
         // A query that is wrong stays wrong; a server that is busy or away may come back.
-        if (response.status < 500) {
+        if (response.status < 500 && !PASSES.has(response.status)) {
           stopped = true;
           on.refused(response.status, text);
           return;
