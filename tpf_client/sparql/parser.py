@@ -299,8 +299,7 @@ class Parser(Cursor):
 
     def _ask(self) -> Query:
         dataset = self.dataset()
-        pattern = self._where()
-        pattern, _ = self._modified(pattern, [], star=True)
+        pattern, _ = self._modified(self._where(), None)
         return Query("ASK", pattern, dataset=dataset)
 
     def _construct(self) -> Query:
@@ -315,7 +314,7 @@ class Parser(Cursor):
             template = self._template()
             self.rewind(start)
             pattern = self._bound(self.group_graph_pattern())
-        pattern, _ = self._modified(pattern, [], star=True)
+        pattern, _ = self._modified(pattern, None)
         pattern, template = self._put_together(pattern, template)
         return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
 
@@ -435,13 +434,16 @@ class Parser(Cursor):
     def _modified(
         self,
         pattern: Pattern,
-        items: _Items,
+        items: _Items | None,
         *,
-        star: bool,
+        star: bool = False,
         distinct: bool = False,
         reduced: bool = False,
     ) -> tuple[Pattern, tuple[Variable, ...]]:
         start = self.token.position
+        # ASK and CONSTRUCT select nothing by name, but may be grouped.
+        every = star or items is None
+        items = items or []
         keys = self._group_by()
         having = self._having()
         if self._dialect.select_names:
@@ -477,7 +479,7 @@ class Parser(Cursor):
                     self.fail(f"{name} has a value already", start)
                 pattern = Extend(pattern, name, expression)
                 scope.add(name)
-        if star:
+        if every:
             variables = self._in_order_of_text(in_scope(pattern))
         else:
             variables = tuple(dict.fromkeys(name for name, _ in items))
@@ -615,7 +617,9 @@ class Parser(Cursor):
         self._open_block()
         while not self.at("}"):
             if self.take_word("FILTER"):
+                block = self._block
                 filters.append(self.constraint())
+                self._block = block
             elif self._at_triples():
                 pattern = join(pattern, self._triples_block())
                 if self._at_triples():
@@ -1058,7 +1062,8 @@ class Parser(Cursor):
             self.expect(")")
         else:
             path = Link(self.verb_iri())
-        if not self.at("*", "+", "?"):
+        # A sign and a number are one token: the object.
+        if not self.at("*", "+", "?") or self.at_signed_number():
             return path
         sign = self.advance().text
         path = Repeat(path, at_least_once=sign == "+", many=sign != "?")

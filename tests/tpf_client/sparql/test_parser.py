@@ -89,6 +89,28 @@ def test_terms_keep_their_text(text: str, term: str) -> None:
     )
 
 
+@pytest.mark.parametrize("verb", [":p", "a", "^:p", ":p/:q", ":p|!:q", "(:p)", ":p+", "?p"])
+def test_a_sign_and_a_number_are_one_word(verb: str) -> None:
+    for number, kind in {"5": "integer", ".5": "decimal", "5e1": "double"}.items():
+        for sign in "+-":
+            written = where(f'SELECT * {{ ?s {verb} "{sign}{number}"^^<{XSD}{kind}> }}')
+            assert where(f"SELECT * {{ ?s {verb} {sign}{number} }}") == written
+    assert where("SELECT * { ?s :p+ 5 }") == where("SELECT * { ?s (:p)+ 5 }")
+
+
+@pytest.mark.parametrize("test", ["(?x > 1)", "EXISTS { ?x :q _:b }", "(1 = ?x || EXISTS {})"])
+def test_a_filter_ends_no_basic_graph_pattern(test: str) -> None:
+    inside = where(f"SELECT * {{ _:a :p ?x FILTER {test} _:a :q ?y }}")
+    assert inside == where(f"SELECT * {{ _:a :p ?x ; :q ?y FILTER {test} }}")
+
+
+def test_every_form_may_be_grouped() -> None:
+    rest = "{ ?s ?p ?o } GROUP BY ?s HAVING (COUNT(*) > 1) ORDER BY MAX(?o) LIMIT 2"
+    wanted = parse_query(f"SELECT ?s {rest}").pattern
+    for form in ("ASK", "DESCRIBE ?s", "CONSTRUCT { ?s a ?s }"):
+        assert parse_query(f"{form} {rest}").pattern == wanted
+
+
 def test_collections_become_lists() -> None:
     pattern = where("SELECT * { ?s :p (1 ?x) }")
     assert isinstance(pattern, BGP)
