@@ -23,7 +23,7 @@ _PREFIX_BITS: Final = 8
 _FIRST: Final = 1 << TAG_BITS
 _LONG: Final = 256
 """A text counts once more for so many characters."""
-_SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>")
+_SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>", re.ASCII)
 
 
 class Shiftable(Protocol):

@@ -1,6 +1,6 @@
 """Terms as integers: inlined terms come back, old ones are forgotten."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
@@ -37,7 +37,18 @@ terms = st.one_of(
 )
 
 
+OTHER_DIGITS = [
+    *(literal(text, "integer") for text in ("10", "1\u0660")),
+    *(literal(text, "decimal") for text in ("-10.5", "-1\u0660.5")),
+    *(literal(f"2020-01-01T00:00:{text}Z", "dateTime") for text in ("10", "1\u0660")),
+    *(Term(f"<urn:trip/{text}>") for text in ("10", "1\u0660")),
+]
+"""Python takes these for the same numbers."""
+
+
 @given(st.lists(terms, max_size=30), st.booleans())
+@example(OTHER_DIGITS, False)
+@example(OTHER_DIGITS, True)
 def test_every_term_comes_back(many, keeps):
     dictionary = TermDictionary(permanent=keeps)
     dictionary.register_prefix("urn:trip/")

@@ -4,16 +4,19 @@ Sources: XML Schema 1.1 part 2, sections 3.3.6 to 3.3.9 and appendix E; XPath fu
 operators 3.1, sections 8 to 10. Years may be negative or beyond 9999.
 """
 
+import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
-from typing import NamedTuple
+from decimal import Context, Decimal
+from typing import Final, NamedTuple
 
 from annotations.namespaces import XSD
 
 _DAY = 86_400
 # A value without a time zone may lie in any: up to fourteen hours to either side.
 _UNKNOWN_ZONE = 14 * 3600
+EXACT: Final = Context(prec=1000)
+"""The arithmetic of all digits that are read; Python's own has 28."""
 
 
 class DateTime(NamedTuple):
@@ -59,11 +62,12 @@ class Duration(NamedTuple):
 _ZONE = r"(Z|[+-](?:(?:0\d|1[0-3]):[0-5]\d|14:00))?"
 _YEAR = r"(-?(?:[1-9]\d{3,}|0\d{3}))"
 _CLOCK = r"(?:([01]\d|2[0-3]):([0-5]\d):([0-5]\d(?:\.\d+)?)|(24:00:00(?:\.0+)?))"
-_DATE_TIME = re.compile(rf"{_YEAR}-(\d\d)-(\d\d)T{_CLOCK}{_ZONE}")
-_DATE = re.compile(rf"{_YEAR}-(\d\d)-(\d\d){_ZONE}")
-_TIME = re.compile(rf"{_CLOCK}{_ZONE}")
+_DATE_TIME = re.compile(rf"{_YEAR}-(\d\d)-(\d\d)T{_CLOCK}{_ZONE}", re.ASCII)
+_DATE = re.compile(rf"{_YEAR}-(\d\d)-(\d\d){_ZONE}", re.ASCII)
+_TIME = re.compile(rf"{_CLOCK}{_ZONE}", re.ASCII)
 _DURATION = re.compile(
-    r"(-?)P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+    r"(-?)P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
 )
 
 
@@ -135,7 +139,7 @@ def _read_duration(datatype: str) -> Callable[[str], Duration | None]:
         total = int(days or 0) * _DAY + int(hours or 0) * 3600 + int(minutes or 0) * 60
         return Duration(
             factor * (int(years or 0) * 12 + int(months or 0)),
-            factor * (Decimal(seconds or 0) + total),
+            EXACT.fma(factor, Decimal(seconds or 0), factor * total),
             datatype,
         )
 
@@ -201,14 +205,14 @@ def write_date_value(value: DateTime | Date | Time | Duration) -> tuple[str, str
 def _duration_text(months: int, seconds: Decimal, datatype: str) -> str:
     sign = "-" if months < 0 or seconds < 0 else ""
     years, months = divmod(abs(months), 12)
-    whole, fraction = divmod(abs(seconds), 1)
+    whole, fraction = EXACT.divmod(seconds.copy_abs(), 1)
     days, rest = divmod(int(whole), _DAY)
     hours, rest = divmod(rest, 3600)
     minutes, rest = divmod(rest, 60)
     date = "".join(f"{n}{unit}" for n, unit in ((years, "Y"), (months, "M"), (days, "D")) if n)
     clock = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
     if rest or fraction:
-        text = format(rest + fraction, "f")
+        text = format(EXACT.add(rest, fraction), "f")
         clock += (text.rstrip("0").rstrip(".") if "." in text else text) + "S"
     if not date and not clock:
         return "P0M" if datatype == "yearMonthDuration" else "PT0S"
@@ -240,38 +244,32 @@ def _civil(days: int) -> tuple[int, int, int]:
 def _from_seconds(whole: int, fraction: Decimal, zone: int | None) -> DateTime:
     days, rest = divmod(whole, _DAY)
     return DateTime(
-        *_civil(days), rest // 3600, rest % 3600 // 60, Decimal(rest % 60) + fraction, zone
+        *_civil(days), rest // 3600, rest % 3600 // 60, EXACT.add(rest % 60, fraction), zone
     )
 
 
 def _at(seconds: Decimal, zone: int | None) -> DateTime:
-    whole = int(seconds // 1)
-    # The quotient of decimals is cut off towards zero, not down.
-    if whole > seconds:
-        whole -= 1
-    return _from_seconds(whole, seconds - whole, zone)
+    whole = math.floor(seconds)
+    return _from_seconds(whole, EXACT.subtract(seconds, whole), zone)
 
 
-def local_seconds(value: DateTime | Date | Time) -> Decimal:
-    """Return seconds on the time line, as if the value were in UTC."""
+def seconds_of(value: DateTime | Date | Time, zone: int) -> Decimal:
+    """Return seconds on the time line, as if the value were in this time zone."""
     match value:
         case DateTime(year, month, day, hour, minute, second):
-            return _days(year, month, day) * _DAY + hour * 3600 + minute * 60 + second
+            minutes = hour * 60 + minute - zone
+            return EXACT.add(_days(year, month, day) * _DAY + minutes * 60, second)
         case Date(year, month, day):
-            return Decimal(_days(year, month, day) * _DAY)
+            return Decimal(_days(year, month, day) * _DAY - zone * 60)
         case Time(hour, minute, second):
-            return hour * 3600 + minute * 60 + second
+            return EXACT.add((hour * 60 + minute - zone) * 60, second)
 
 
 def difference(left: DateTime | Date | Time, right: DateTime | Date | Time) -> Decimal | None:
     """Return seconds from right to left; ``None`` where a missing zone leaves them open."""
-    gap = local_seconds(left) - local_seconds(right)
-    if left.zone is None and right.zone is None:
-        return gap
-    gap -= ((left.zone or 0) - (right.zone or 0)) * 60
-    if (left.zone is None) != (right.zone is None) and abs(gap) <= _UNKNOWN_ZONE:
-        return None
-    return gap
+    gap = EXACT.subtract(seconds_of(left, left.zone or 0), seconds_of(right, right.zone or 0))
+    unknown = (left.zone is None) != (right.zone is None)
+    return None if unknown and -_UNKNOWN_ZONE <= gap <= _UNKNOWN_ZONE else gap
 
 
 _REFERENCES = ((1696, 9), (1697, 2), (1903, 3), (1903, 7))
@@ -284,7 +282,7 @@ def compare_durations(left: Duration, right: Duration) -> int | None:
     orders = set()
     for year, month in _REFERENCES:
         one, other = (
-            _days(*_add_months(year, month, each.months), 1) * _DAY + each.seconds
+            EXACT.add(_days(*_add_months(year, month, each.months), 1) * _DAY, each.seconds)
             for each in (left, right)
         )
         orders.add((one > other) - (one < other))
@@ -301,7 +299,7 @@ def add_duration(
 ) -> DateTime | Date | Time:
     """Move a point in time by a duration (backwards with `sign` -1)."""
     if isinstance(value, Time):
-        moved = _at(local_seconds(value) + sign * duration.seconds, value.zone)
+        moved = _at(EXACT.fma(sign, duration.seconds, seconds_of(value, 0)), value.zone)
         return Time(moved.hour, moved.minute, moved.second, value.zone)
     year, month = _add_months(value.year, value.month, sign * duration.months)
     day = min(value.day, days_in_month(year, month))
@@ -309,7 +307,7 @@ def add_duration(
         start = DateTime(year, month, day, 0, 0, Decimal(0), value.zone)
     else:
         start = value._replace(year=year, month=month, day=day)
-    moved = _at(local_seconds(start) + sign * duration.seconds, value.zone)
+    moved = _at(EXACT.fma(sign, duration.seconds, seconds_of(start, 0)), value.zone)
     if isinstance(value, Date):
         return Date(moved.year, moved.month, moved.day, value.zone)
     return moved

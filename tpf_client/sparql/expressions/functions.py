@@ -663,13 +663,9 @@ def _replace(
 def _abs(value: Value) -> Value:
     if isinstance(value, Single):
         return Single(abs(value))
-    if isinstance(value, bool):
-        raise EvaluationError
-    if isinstance(value, int):
-        return abs(value)
     if isinstance(value, Decimal):
-        return abs(value)
-    if isinstance(value, float):
+        return value.copy_abs()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return abs(value)
     raise EvaluationError
 
@@ -699,7 +695,7 @@ _HALF = Decimal("0.5")
 # Halves go up, negative ones too.
 _round = _to_whole(
     lambda value: exact(Context.add, value, _HALF).to_integral_value(ROUND_FLOOR),
-    lambda value: math.floor(value + 0.5),
+    lambda value: math.floor(value) + (value % 1 >= 0.5),
 )
 
 # ---------------------------------------------------------------------- dates and times

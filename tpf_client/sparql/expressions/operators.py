@@ -12,6 +12,7 @@ from typing import Any
 
 from annotations.terms import Term, is_literal, is_triple_term, literal_parts, triple_of_term
 from tpf_client.sparql.expressions.dates import (
+    EXACT,
     Date,
     DateTime,
     Duration,
@@ -127,7 +128,8 @@ def _moved(point: DateTime | Date | Time, duration: Duration, sign: int) -> Valu
 
 
 def _sum(left: Duration, right: Duration, sign: int) -> Duration:
-    months, seconds = left.months + sign * right.months, left.seconds + sign * right.seconds
+    months = left.months + sign * right.months
+    seconds = EXACT.fma(sign, right.seconds, left.seconds)
     if months * seconds < 0:
         raise EvaluationError
     same = left.datatype == right.datatype
@@ -152,10 +154,12 @@ def quotient(left: Value, right: Value) -> Value:
 def negated(value: Value) -> Value:
     """``-value``."""
     if isinstance(value, Duration):
-        return Duration(-value.months, -value.seconds, value.datatype)
+        return Duration(-value.months, EXACT.minus(value.seconds), value.datatype)
     if isinstance(value, Single):
         return Single(-value)
-    if isinstance(value, (int, Decimal, float)) and not isinstance(value, bool):
+    if isinstance(value, Decimal):
+        return EXACT.minus(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return -value
     raise EvaluationError
 
