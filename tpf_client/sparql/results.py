@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from datetime import date, time, timedelta
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 class ResultError(ClientError, ValueError):
     """A result cannot be expressed in the requested form."""
-
-
-# ---------------------------------------------------------------------------- CONSTRUCT
 
 
 # ------------------------------------------------------------------------------- rdflib
@@ -207,10 +205,12 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _ESCAPES_IN_QUOTES = _ESCAPES | str.maketrans({'"': "&quot;", "\n": "&#10;", "\t": "&#9;"})
 
 
+_NOT_IN_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
 def _xml_text(text: str) -> str:
-    for character in text:
-        if character < " " and character not in "\t\n\r":
-            raise ResultError(f"XML cannot hold the character U+{ord(character):04X}")
+    if bad := _NOT_IN_XML.search(text):
+        raise ResultError(f"XML cannot hold the character U+{ord(bad[0]):04X}")
     return text.translate(_ESCAPES)
 
 

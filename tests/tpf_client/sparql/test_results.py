@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from xml.etree import ElementTree
 
 import pyoxigraph as ox
 import pytest
@@ -82,9 +83,14 @@ def test_truth_values(value: bool) -> None:
         assert bool(ox.parse_query_results(write(value).encode(), format=media)) == value
 
 
-def test_xml_refuses_what_it_cannot_hold() -> None:
-    with pytest.raises(ResultError, match="U\\+0001"):
-        "".join(RESULT_WRITERS["xml"](NAMES[:1], [(literal("\x01"),)]))
+def test_xml_is_refused_for_just_the_characters_it_cannot_hold() -> None:
+    for code in (*range(0x80), 0xD7FF, 0xE000, *range(0xFFF0, 0x10010)):
+        text = RESULT_WRITERS["xml"](NAMES[:1], [(literal(chr(code)),)])
+        if code in (9, 10, 13) or (code >= 0x20 and code not in (0xFFFE, 0xFFFF)):
+            assert ElementTree.fromstring("".join(text)) is not None
+        else:
+            with pytest.raises(ResultError, match=f"U\\+{code:04X}"):
+                "".join(text)
 
 
 def test_triple_terms() -> None:
