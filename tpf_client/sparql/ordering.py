@@ -20,7 +20,7 @@ from tpf_client.sparql.expressions.values import (
     LanguageString,
     Opaque,
     Value,
-    decimal_of_float,
+    double_text,
     value_of,
 )
 
@@ -59,10 +59,7 @@ def value_key(value: Value) -> tuple[Any, ...]:
             return (3, 0, 1, value)
         case float():
             # No number comes first; the others compare with exact ones by what they print.
-            if value != value:
-                return (3, 0, 0)
-            infinite = value in (float("inf"), float("-inf"))
-            return (3, 0, 1, value if infinite else decimal_of_float(value))
+            return (3, 0, 1, Decimal(double_text(value))) if value == value else (3, 0, 0)
         case str():
             return (3, 2, value, "")
         case LanguageString(text, language):

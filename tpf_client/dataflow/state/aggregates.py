@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
-from math import fsum, inf, nan
+from math import fsum, inf, isfinite, nan
 from typing import Any, Final, Protocol
 
 from tpf_client.dataflow.changes import UNBOUND, TermId
@@ -303,8 +303,9 @@ class Sum:
             assert isinstance(number, float)
             single = single and isinstance(number, Single)
             products.append(float(number) * count)
+        special = [each for each in products if not isfinite(each)]
         try:
-            total = fsum(products)
+            total = fsum(special or products)
         except ValueError:
             total = nan  # infinities of both signs
         except OverflowError:

@@ -16,7 +16,7 @@ from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.state.aggregates import Sum
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_client.sparql.expressions.values import Single
+from tpf_client.sparql.expressions.values import Single, double_text
 
 DICTIONARY = TermDictionary()
 TERMS = TypedTerms(DICTIONARY)
@@ -26,7 +26,7 @@ doubles = st.floats(-1e300, 1e300)
 def term(value: float) -> TermId:
     """Return the identifier of a number as written in a stream."""
     kind = "float" if isinstance(value, Single) else "double"
-    text = {math.inf: "INF", -math.inf: "-INF"}.get(value, repr(float(value)))
+    text = double_text(value)
     return DICTIONARY.encode(Term(f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{kind}>'))
 
 
@@ -69,6 +69,9 @@ def test_what_has_gone_leaves_nothing(gone: list[float], stays: list[float]) -> 
         ([1e308, 9e307, -1e308, -9e307, 2.5], 2.5),
         ([math.inf, 1.0], math.inf),
         ([math.inf, -math.inf], math.nan),
+        ([1e308, 9e307, math.inf], math.inf),
+        ([1e308, 9e307, -math.inf], -math.inf),
+        ([1e308, 9e307, math.nan], math.nan),
         ([Single(0.1), Single(0.2)], Single(Single(0.1) + Single(0.2))),
         ([Single(0.1), 0.2], Single(0.1) + 0.2),
     ],
