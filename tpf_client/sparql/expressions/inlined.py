@@ -47,7 +47,8 @@ FALSE_ID: Final = BOOLEAN
 
 _INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 _DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,28})(?:\.(\d{1,31}))?", re.ASCII)
-_DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+# Python reads 24:00 from 3.14 on, as midnight of the next day.
+_DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT(?!24)\d\d:\d\d:\d\dZ", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EXACT: Final = Context(prec=40)
