@@ -48,6 +48,7 @@ from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin, removes
 from tpf_client.dataflow.operators.order import Slice, TopK
+from tpf_client.dataflow.operators.service import OnDemand, at_once
 from tpf_client.dataflow.state.aggregates import accumulator
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql.algebra import Aggregate, VariableRef
@@ -190,6 +191,14 @@ def test_operators_of_one_input(ticks: list[Tick], name: str) -> None:
     make, twin = ONE_INPUT[name]
     one = source((A, B))
     check([one], make(one), twin, ticks)
+
+
+@few
+@given(timelines(rows(2)))
+def test_what_is_built_at_the_first_solution(ticks: list[Tick]) -> None:
+    one = source((A, B))
+    node = OnDemand(one, (A, B), (A, B), lambda rows, _seed: rows, at_once, monotone=True)
+    check([one], node, lambda rows: rows, ticks)
 
 
 @pytest.mark.parametrize("names", [(B,), (B, A), (A, B), (C, A), ()])

@@ -97,9 +97,9 @@ class OnDemand(Node):
         if self._entry is not None:
             self._entry.push(solution, count)
             return
-        if not self._early:
-            self._defer(self._open)
         self._early.append((solution, count))
+        if len(self._early) == 1:
+            self._defer(self._open)
 
     def _open(self) -> None:
         entry, seed = _input_of(self._upstream), self._seed
