@@ -25,6 +25,7 @@ _BEYOND_ASCII = (
     "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
 _MARKS = "\u00b7\u0300-\u036f\u203f\u2040"
+_HALF = re.compile("[\ud800-\udfff]")
 _ESCAPED = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
 
 
@@ -75,6 +76,8 @@ def _patterns(*, ascii_only: bool) -> _Patterns:
 
 def tokenize(text: str) -> list[Token]:
     """Tokenize a text; the last token has the kind ``end``."""
+    if half := _HALF.search(text):
+        raise QuerySyntaxError("half of a surrogate pair is no character", text, half.start())
     patterns = _patterns(ascii_only=text.isascii())
     tokens = []
     position = 0
