@@ -72,7 +72,14 @@ from tpf_client.sparql.rewrite.graph import (
     same_if_joined_before,
     same_where_bound,
 )
-from tpf_client.sparql.rewrite.visitor import everything, join, renamed, replaced, substituted
+from tpf_client.sparql.rewrite.visitor import (
+    conjunction,
+    everything,
+    join,
+    renamed,
+    replaced,
+    substituted,
+)
 from tpf_client.sparql.scopes import TRIPLE_TERM, in_scope, mentioned, variables_in
 from tpf_client.sparql.tokens import Token
 
@@ -653,7 +660,7 @@ class Parser(Cursor):
 
     def _optional(self, before: Pattern) -> Pattern:
         optional, filters = self._group()
-        condition = balanced(_both, filters) if filters else None
+        condition = conjunction(filters)
         used = mentioned(optional) | (variables_in(condition) if condition else frozenset())
         return LeftJoin(self._on_ground(before, used), optional, condition)
 
@@ -1257,10 +1264,6 @@ class Parser(Cursor):
             separator = self.string()
         self.expect(")")
         return Aggregate(name, argument, distinct, separator)
-
-
-def _both(left: Expression, right: Expression) -> Expression:
-    return Call("&&", (left, right))
 
 
 def _expression(node: TermOrVariable) -> Expression:

@@ -100,10 +100,6 @@ class Groups:
         for group in self.by_key.values():
             limit_accumulators(group.accumulators, work)
 
-    @property
-    def live(self) -> int:
-        return len(self._live)
-
     def _new_group(self, key: Solution) -> GroupState:
         if not self.how.passes(key):
             return self._rejected

@@ -161,7 +161,8 @@ DATE_READERS: dict[str, Callable[[str], DateTime | Date | Time | Duration | None
 # -------------------------------------------------------------------------------- writing
 
 
-def _zone_text(zone: int | None) -> str:
+def zone_name(zone: int | None) -> str:
+    """Write the time zone as TZ() does: empty, ``Z`` or ``+hh:mm``."""
     if zone is None:
         return ""
     if zone == 0:
@@ -181,23 +182,18 @@ def _year_text(year: int) -> str:
     return f"{'-' if year < 0 else ''}{abs(year):04}"
 
 
-def zone_name(zone: int | None) -> str:
-    """Write the time zone as TZ() does: empty, ``Z`` or ``+hh:mm``."""
-    return _zone_text(zone)
-
-
 def write_date_value(value: DateTime | Date | Time | Duration) -> tuple[str, str]:
     """Return the lexical form and the datatype of a value."""
     match value:
         case DateTime(year, month, day, hour, minute, second, zone):
             clock = f"{hour:02}:{minute:02}:{seconds_text(second)}"
             date = f"{_year_text(year)}-{month:02}-{day:02}"
-            return f"{date}T{clock}{_zone_text(zone)}", XSD + "dateTime"
+            return f"{date}T{clock}{zone_name(zone)}", XSD + "dateTime"
         case Date(year, month, day, zone):
-            return f"{_year_text(year)}-{month:02}-{day:02}{_zone_text(zone)}", XSD + "date"
+            return f"{_year_text(year)}-{month:02}-{day:02}{zone_name(zone)}", XSD + "date"
         case Time(hour, minute, second, zone):
             clock = f"{hour:02}:{minute:02}:{seconds_text(second)}"
-            return f"{clock}{_zone_text(zone)}", XSD + "time"
+            return f"{clock}{zone_name(zone)}", XSD + "time"
         case Duration(months, seconds, datatype):
             return _duration_text(months, seconds, datatype), XSD + datatype
 
