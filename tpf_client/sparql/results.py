@@ -208,14 +208,14 @@ _ESCAPES_IN_QUOTES = _ESCAPES | str.maketrans({'"': "&quot;", "\n": "&#10;", "\t
 _NOT_IN_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-def _xml_text(text: str) -> str:
+def _xml_text(text: str, escapes: dict[int, str] = _ESCAPES) -> str:
     if bad := _NOT_IN_XML.search(text):
         raise ResultError(f"XML cannot hold the character U+{ord(bad[0]):04X}")
-    return text.translate(_ESCAPES)
+    return text.translate(escapes)
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.translate(_ESCAPES_IN_QUOTES)}"'
+    return f'"{_xml_text(text, _ESCAPES_IN_QUOTES)}"'
 
 
 def _xml_term(term: Term) -> str:

@@ -91,6 +91,8 @@ def test_xml_is_refused_for_just_the_characters_it_cannot_hold() -> None:
         else:
             with pytest.raises(ResultError, match=f"U\\+{code:04X}"):
                 "".join(text)
+    with pytest.raises(ResultError, match="U\\+FFFE"):
+        "".join(RESULT_WRITERS["xml"](NAMES[:1], [(literal("a", datatype="urn:\ufffe"),)]))
 
 
 def test_triple_terms() -> None:
