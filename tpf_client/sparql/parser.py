@@ -126,7 +126,7 @@ _Parts = tuple[TermOrVariable, TermOrVariable, TermOrVariable]
 _PARTS = ("SUBJECT", "PREDICATE", "OBJECT")
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _FIRST, _REST, _NIL = (Term(f"<{_RDF}{name}>") for name in ("first", "rest", "nil"))
-_Items = list[tuple[Variable, Expression | None]]
+_Items = dict[Variable, Expression | None]
 BoundTerms: TypeAlias = tuple[tuple[Variable, Term], ...]
 """Terms for variables, hashable."""
 
@@ -355,8 +355,7 @@ class Parser(Cursor):
         dataset = self.dataset()
         given = self.at_word("WHERE") or self.at("{")
         pattern = self._where() if given else self._bound(EMPTY_GROUP)
-        items: _Items = [(name, None) for name in variables]
-        pattern, shown = self._modified(pattern, items, star=star)
+        pattern, shown = self._modified(pattern, dict.fromkeys(variables), star=star)
         return Query(
             "DESCRIBE", pattern, shown if star else tuple(variables), (), tuple(described), dataset
         )
@@ -406,20 +405,20 @@ class Parser(Cursor):
     ) -> tuple[Pattern, tuple[Variable, ...], DatasetClause]:
         distinct = self.take_word("DISTINCT")
         reduced = not distinct and self.take_word("REDUCED")
-        items: _Items = []
+        items: _Items = {}
         star = self.take("*")
         while not star and (self.token.kind == "variable" or self.at("(")):
             if self.token.kind == "variable":
-                items.append((self.variable(), None))
+                items.setdefault(self.variable(), None)
                 continue
             self.expect("(")
             expression = self._expression_with_aggregates()
             self.expect_word("AS")
             position = self.token.position
             name = self.variable()
-            if any(name == other for other, _ in items):
+            if name in items:
                 self.fail(f"{name} is selected twice", position)
-            items.append((name, expression))
+            items[name] = expression
             self.expect(")")
         if not star and not items:
             self.expected("'*' or what to select")
@@ -450,7 +449,7 @@ class Parser(Cursor):
         start = self.token.position
         # ASK and CONSTRUCT select nothing by name, but may be grouped.
         every = star or items is None
-        items = items or []
+        items = items or {}
         keys = self._group_by()
         having = self._having()
         if self._dialect.select_names:
@@ -460,7 +459,7 @@ class Parser(Cursor):
         data = self._inline_data() if self.take_word("VALUES") else None
 
         lifted: dict[Aggregate, Variable] = {}
-        items = [(name, each and self._lift(each, lifted)) for name, each in items]
+        items = {name: each and self._lift(each, lifted) for name, each in items.items()}
         having = [self._lift(each, lifted) for each in having]
         order = [
             OrderCondition(self._lift(each.expression, lifted), each.descending) for each in order
@@ -480,16 +479,13 @@ class Parser(Cursor):
         if data is not None:
             pattern = join(pattern, data)
             scope |= set(data.variables)
-        for name, expression in items:
+        for name, expression in items.items():
             if expression is not None:
                 if name in scope:
                     self.fail(f"{name} has a value already", start)
                 pattern = Extend(pattern, name, expression)
                 scope.add(name)
-        if every:
-            variables = self._in_order_of_text(in_scope(pattern))
-        else:
-            variables = tuple(dict.fromkeys(name for name, _ in items))
+        variables = self._in_order_of_text(in_scope(pattern)) if every else tuple(items)
         if order:
             pattern = OrderBy(pattern, tuple(order))
         pattern = Project(pattern, variables)
@@ -507,7 +503,7 @@ class Parser(Cursor):
         return tuple(name for name in dict.fromkeys(met) if name in visible)
 
     def _check_grouped(self, items: _Items, bound: set[Variable], start: int) -> None:
-        for name, expression in items:
+        for name, expression in items.items():
             used = {name} if expression is None else variables_in(expression)
             for variable in sorted(used - bound):
                 self.fail(f"{variable} is neither grouped by nor aggregated", start)
@@ -738,20 +734,20 @@ class Parser(Cursor):
 
     def _inline_data(self) -> Values:
         rows: list[tuple[Term | None, ...]] = []
+        variables: dict[Variable, None] = {}
         if self.token.kind == "variable":
-            variables = [self.variable()]
+            variables[self.variable()] = None
             self.expect("{")
             while not self.take("}"):
                 rows.append((self._data_value(),))
             return Values(tuple(variables), tuple(rows))
         self.expect("(")
-        variables = []
         while not self.take(")"):
             position = self.token.position
             name = self.variable()
             if name in variables:
                 self.fail(f"{name} is listed twice", position)
-            variables.append(name)
+            variables[name] = None
         self.expect("{")
         while not self.take("}"):
             opening = self.expect("(")
@@ -1015,6 +1011,7 @@ class Parser(Cursor):
     ) -> tuple[Pattern, tuple[TriplePattern, ...]]:
         """Bind a template's triple terms; their blank nodes are fresh in each solution."""
         new: dict[TermOrVariable, Variable] = {}
+        scope = set(in_scope(pattern))
 
         def expression(part: TermOrVariable) -> Expression:
             nonlocal pattern
@@ -1028,7 +1025,8 @@ class Parser(Cursor):
         def add(node: Variable) -> None:
             nonlocal pattern
             made = Call("TRIPLE", tuple([expression(part) for part in self._made_of[node]]))
-            if node not in in_scope(pattern):
+            if node not in scope:
+                scope.add(node)
                 pattern = Extend(pattern, node, made)
 
         for triple in template:
@@ -1277,17 +1275,14 @@ def _aggregated(expression: Expression) -> bool:
 def _with_select_names(
     keys: list[tuple[Variable, Expression]], having: list[Expression], items: _Items
 ) -> list[Expression]:
-    positions = {name: position for position, (name, _) in enumerate(items)}
     for at, (name, expression) in enumerate(keys):
-        if expression != VariableRef(name) or name not in positions:
-            continue
-        selected = items[positions[name]][1]
-        if selected is not None and not _aggregated(selected):
+        selected = items.get(name)
+        if expression == VariableRef(name) and selected is not None and not _aggregated(selected):
             keys[at] = (name, selected)
-            items[positions[name]] = (name, None)
+            items[name] = None
     named: dict[Expression, Expression] = {
         VariableRef(name): expression
-        for name, expression in items
+        for name, expression in items.items()
         if expression is not None and _aggregated(expression)
     }
     return [replaced(condition, named) for condition in having]

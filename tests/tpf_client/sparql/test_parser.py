@@ -1,5 +1,8 @@
 """The parser and its error messages."""
 
+from contextlib import suppress
+from time import process_time
+
 import pytest
 
 from annotations.namespaces import XSD
@@ -185,6 +188,24 @@ def test_what_is_declared_once_and_written_out_again_and_again_is_bounded(
     assert Parser(text(1_000)).query()
     with pytest.raises(QuerySyntaxError, match="with its prefixes written out, the query is too"):
         Parser(text(2_000)).query()
+
+
+@pytest.mark.parametrize(
+    ("text", "each", "names"),
+    [
+        ("SELECT # {}", "(1 AS ?x#)", 20_000),
+        ("SELECT * { VALUES (#) {} }", "?x#", 30_000),
+        ("CONSTRUCT { # } {}", "<urn:a> <urn:b> <<( <urn:c> <urn:d> ?x# )>> .", 5_000),
+    ],
+)
+def test_many_names_are_read_in_time_proportional_to_their_number(
+    text: str, each: str, names: int
+) -> None:
+    long = text.replace("#", " ".join(each.replace("#", str(n)) for n in range(names)))
+    before = process_time()
+    with suppress(UnsupportedQueryError):
+        Parser(long).query()
+    assert process_time() - before < 2.5
 
 
 @pytest.mark.parametrize(
