@@ -11,7 +11,7 @@ from typing import Any
 from annotations.terms import is_triple_term, triple_of_term
 from tpf_client.sparql.algebra import OrderCondition
 from tpf_client.sparql.expressions.compiler import Compiler
-from tpf_client.sparql.expressions.dates import EXACT, Date, DateTime, Duration, Time, seconds_of
+from tpf_client.sparql.expressions.dates import EXACT, Date, DateTime, Duration, Time, zone_seconds
 from tpf_client.sparql.expressions.environment import Solution
 from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import (
@@ -65,7 +65,7 @@ def value_key(value: Value) -> tuple[Any, ...]:
         case LanguageString(text, language):
             return (3, 3, language, text)
         case DateTime() | Date() | Time():
-            return (3, 4, type(value).__name__, seconds_of(value, value.zone or 0))
+            return (3, 4, type(value).__name__, zone_seconds(value, value.zone or 0))
         case Duration(months, seconds):
             return (3, 5, EXACT.fma(months, 2_629_746, seconds))
         case Opaque(term):

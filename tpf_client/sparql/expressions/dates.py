@@ -249,7 +249,7 @@ def _at(seconds: Decimal, zone: int | None) -> DateTime:
     return _from_seconds(whole, EXACT.subtract(seconds, whole), zone)
 
 
-def seconds_of(value: DateTime | Date | Time, zone: int) -> Decimal:
+def zone_seconds(value: DateTime | Date | Time, zone: int) -> Decimal:
     """Return seconds on the time line, as if the value were in this time zone."""
     match value:
         case DateTime(year, month, day, hour, minute, second):
@@ -263,7 +263,7 @@ def seconds_of(value: DateTime | Date | Time, zone: int) -> Decimal:
 
 def difference(left: DateTime | Date | Time, right: DateTime | Date | Time) -> Decimal | None:
     """Return seconds from right to left; ``None`` where a missing zone leaves them open."""
-    gap = EXACT.subtract(seconds_of(left, left.zone or 0), seconds_of(right, right.zone or 0))
+    gap = EXACT.subtract(zone_seconds(left, left.zone or 0), zone_seconds(right, right.zone or 0))
     unknown = (left.zone is None) != (right.zone is None)
     return None if unknown and -_UNKNOWN_ZONE <= gap <= _UNKNOWN_ZONE else gap
 
@@ -295,7 +295,7 @@ def add_duration(
 ) -> DateTime | Date | Time:
     """Move a point in time by a duration (backwards with `sign` -1)."""
     if isinstance(value, Time):
-        moved = _at(EXACT.fma(sign, duration.seconds, seconds_of(value, 0)), value.zone)
+        moved = _at(EXACT.fma(sign, duration.seconds, zone_seconds(value, 0)), value.zone)
         return Time(moved.hour, moved.minute, moved.second, value.zone)
     year, month = _add_months(value.year, value.month, sign * duration.months)
     day = min(value.day, days_in_month(year, month))
@@ -303,7 +303,7 @@ def add_duration(
         start = DateTime(year, month, day, 0, 0, Decimal(0), value.zone)
     else:
         start = value._replace(year=year, month=month, day=day)
-    moved = _at(EXACT.fma(sign, duration.seconds, seconds_of(start, 0)), value.zone)
+    moved = _at(EXACT.fma(sign, duration.seconds, zone_seconds(start, 0)), value.zone)
     if isinstance(value, Date):
         return Date(moved.year, moved.month, moved.day, value.zone)
     return moved
