@@ -209,6 +209,7 @@ NINES = "9" * 300
         f'"P9{NINES}Y"^^xsd:duration + "P1Y"^^xsd:duration',
         f'xsd:integer("9{NINES}")',
         " * ".join([NINES] * 5),
+        " * ".join([f"{'9' * 290}.0"] * 4),
         f"{NINES}.0 / 0.{'0' * 200}1",
     ],
 )
@@ -226,6 +227,8 @@ LONG = "1" + "0" * 40
     [
         (f"{NINES} + 1", "integer", f"1{'0' * 300}"),
         (f"ROUND({LONG}1.4)", "decimal", f"{LONG}1"),
+        (f"{'3' * 290}.0 * {'3' * 290}.0", "decimal", str(int("3" * 290) ** 2)),
+        (f"{'3' * 290}.0 - 0.{'3' * 290}", "decimal", f"{'3' * 289}2.{'6' * 18}"),
         (f"ABS(-{LONG}1.5)", "decimal", f"{LONG}1.5"),
         (f"-({LONG}1.5)", "decimal", f"-{LONG}1.5"),
         (f'-"P{LONG}DT0.5S"^^xsd:dayTimeDuration', "dayTimeDuration", f"-P{LONG}DT0.5S"),

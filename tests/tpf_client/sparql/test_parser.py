@@ -194,7 +194,7 @@ def test_what_is_declared_once_and_written_out_again_and_again_is_bounded(
     ("text", "each", "names"),
     [
         ("SELECT # {}", "(1 AS ?x#)", 20_000),
-        ("SELECT * { VALUES (#) {} }", "?x#", 30_000),
+        ("SELECT * { VALUES (#) {} }", "?x#", 40_000),
         ("CONSTRUCT { # } {}", "<urn:a> <urn:b> <<( <urn:c> <urn:d> ?x# )>> .", 5_000),
     ],
 )
@@ -205,7 +205,7 @@ def test_many_names_are_read_in_time_proportional_to_their_number(
     before = process_time()
     with suppress(UnsupportedQueryError):
         Parser(long).query()
-    assert process_time() - before < 2.5
+    assert process_time() - before < 6
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Ill-typed and long literals and triple terms are `Opaque`. Values are written as
 import re
 import struct
 from collections.abc import Callable
-from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation, Overflow
+from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import NamedTuple, TypeAlias
 
 from annotations.namespaces import XSD
@@ -102,6 +102,7 @@ _BOOLEAN = {"true": True, "1": True, "false": False, "0": False}
 
 # Decimals have 18 digits behind the point, as in pyoxigraph; before it as many as are needed.
 _EXACT = Context(prec=400, rounding=ROUND_DOWN)
+_ALL_DIGITS = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 LONGEST = 300
 """Characters of a number, date or duration whose value is known."""
 
@@ -257,8 +258,8 @@ def exact(
 ) -> Decimal:
     """Add, subtract or multiply decimals; an `EvaluationError` if the result is too long."""
     try:
-        return shorten(operation(_EXACT, left, right))
-    except (InvalidOperation, Overflow):
+        return shorten(operation(_ALL_DIGITS, left, right))
+    except (Inexact, InvalidOperation, Overflow):
         raise EvaluationError from None
 
 
