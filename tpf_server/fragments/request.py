@@ -79,12 +79,7 @@ def restricted(
 
 
 def _variable(name: str, pattern: QuadPattern) -> TermOrVariable | None:
-    if name in pattern:
-        return Variable(name)
-    position = name[1:]
-    if position in QuadPattern._fields and is_variable(getattr(pattern, position)):
-        return Variable(getattr(pattern, position))
-    return None
+    return next((Variable(each) for each in (name, f"?.{name[1:]}") if each in pattern), None)
 
 
 def _rows(

@@ -67,7 +67,7 @@ TERMS = st.sampled_from([None, *(f"<{EX}{name}>" for name in "abc")])
 
 @given(
     rows=st.lists(st.tuples(TERMS, TERMS, TERMS), max_size=6),
-    names=st.permutations(["?s", "?p", "?o", "?elsewhere"]),
+    names=st.permutations(["?s", "?p", "?o", "?subject"]),
 )
 def test_every_compatible_match_is_there_once(
     rows: list[tuple[str | None, ...]], names: list[str]
@@ -86,11 +86,11 @@ def test_every_compatible_match_is_there_once(
         if all(
             term in (None, quad[["?s", "?p", "?o"].index(name)])
             for name, term in zip(names, row, strict=False)
-            if name != "?elsewhere"
+            if name != "?subject"
         )
     }
     assert wanted <= set(found)
-    if all(None not in row for row in rows) and names[-1] == "?elsewhere":
+    if all(None not in row for row in rows) and names[-1] == "?subject":
         assert wanted == set(found)
 
 
