@@ -2,6 +2,7 @@
 
 import json
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -29,16 +30,20 @@ class ChangeFeed:
 
     def __init__(self, store: LiveStore, clock: Clock) -> None:
         self._clock = clock
-        self._store = store
+        # Of a feed that outlives its store, as after a reload, the store must not live on.
+        self._store: LiveStore = weakref.proxy(store)
         self._changed = threading.Condition()
         self._kept: deque[tuple[int, frozenset[Term]]] = deque()
         self._closed = False
         self._followers = 0
         self._looking = False
         # Whatever comes between these two is heard.
-        self._end = store.listen(self._take)
-        self._from = self._last = store.snapshot(clock.now()).sequence
+        self._last = 0
+        store.listen(self._take)
+        self._from = store.snapshot(clock.now()).sequence
         """All batches after this one are kept, until the last."""
+        with self._changed:
+            self._last = max(self._last, self._from)
 
     @property
     def closed(self) -> bool:
@@ -115,7 +120,7 @@ class ChangeFeed:
         while self._is_followed():
             try:
                 self._store.snapshot(self._clock.now())
-            except StoreClosedError:
+            except (StoreClosedError, ReferenceError):
                 self.close()
             except StoreError:
                 pass  # whoever publishes or reads is told

@@ -1,8 +1,11 @@
 import random
 import threading
+import weakref
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -10,8 +13,9 @@ from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact, Interval
 from annotations.terms import Quad, Term
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.protocols import Snapshot
 from tpf_server.web import change_feed
-from tpf_server.web.change_feed import ChangeFeed
+from tpf_server.web.change_feed import ChangeFeed, ChangeFeeds
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -65,6 +69,32 @@ def test_whatever_changed_is_told_wherever_one_resumes(tmp_path: Path, seed: int
             assert changed <= predicates
     for store in stores:
         store.close()
+
+
+def test_a_batch_that_comes_while_a_feed_begins_is_told_once(tmp_path: Path) -> None:
+    with closing(open_live_store(tmp_path / "live.sqlite")) as store:
+        snapshot = store.snapshot
+        batch = [some_fact(random.Random(0), BEGIN)]
+
+        def snapshot_before_a_batch(instant: datetime) -> Snapshot:
+            before = snapshot(instant)
+            store.publish(batch, BEGIN)
+            return before
+
+        with patch.object(store, "snapshot", snapshot_before_a_batch):
+            feed = ChangeFeed(store, ManualClock(BEGIN))
+        assert feed._after(0, 0) == (1, frozenset({batch[0].quad.predicate}))
+        assert feed._after(1, 0) is None
+
+
+def test_a_feed_does_not_keep_a_store_that_a_reload_has_closed(tmp_path: Path) -> None:
+    store = open_live_store(tmp_path / "live.sqlite")
+    feeds = ChangeFeeds(ManualClock(BEGIN), 1)
+    feeds.of(store)
+    kept = weakref.ref(store)
+    store.close()
+    del store
+    assert kept() is None
 
 
 def test_who_was_away_for_too_long_is_told_that_anything_changed(

@@ -414,6 +414,8 @@ class IndexedLiveStore:
         self._holders = 1
         self._retire_from = 0
         self._checked_until = 0.0
+        self._behind = False
+        """Whether the log has changed since it was last read to its end."""
         self._listeners = _Listeners()
         self._cleaner = Cleaner(log, settings)
         self._reset()
@@ -441,8 +443,10 @@ class IndexedLiveStore:
     # Following the log
 
     def _follow(self) -> None:
-        if self._log.changed():
+        self._behind = self._log.changed() or self._behind
+        if self._behind:
             self._apply_all(self._log.read(self._index.last))
+            self._behind = False
 
     def _apply_all(self, records: Iterator[Record]) -> None:
         first = next(records, None)
@@ -450,8 +454,9 @@ class IndexedLiveStore:
             return
         if first.sequence != self._index.last + 1 and self._index.last:
             # The log dropped records before this process saw them.
+            whole = self._log.read(0)
             self._reset()
-            self._apply_all(self._log.read(0))
+            self._apply_all(whole)
             self._listeners.begin_again(self._index)
             return
         first_read = self._index.last == 0

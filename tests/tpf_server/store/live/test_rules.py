@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -18,7 +19,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.eventually import eventually
 from tests.support.postgres import Address, Addresses
 from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
-from tpf_server.store.live.log import LiveSettings
+from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.protocols import Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,6 +55,33 @@ def test_a_batch_identifier_counts_once(address: Address) -> None:
     store.close()
     with pytest.raises(StoreClosedError):
         store.snapshot(at(3))
+
+
+@pytest.mark.parametrize("failing", [1, 0], ids=["the next batches", "all anew"])
+def test_what_could_not_be_read_of_the_log_is_read_at_the_next_look(
+    address: Address, failing: int
+) -> None:
+    store, other = address.open(), address.open()
+    other.publish([expiring(10)], at(0))
+    assert store.snapshot(at(0)).sequence == 1
+    for number in range(1, 4):
+        other.publish([expiring(10, s=number)], at(0))
+    if not failing:
+        with other._log.writing():
+            other._log.drop(2, 0)
+    read = store._log.read
+
+    def fail(after: int, limit: int | None = None) -> Iterator[Record]:
+        if after == failing:
+            raise StoreError("the disk does not answer")
+        return read(after, limit)
+
+    with patch.object(store._log, "read", fail), pytest.raises(StoreError, match="disk"):
+        store.snapshot(at(0))
+    snapshot = store.snapshot(at(0))
+    assert (snapshot.sequence, store.count(ALL, snapshot)) == (4, 4 if failing else 2)
+    store.close()
+    other.close()
 
 
 def test_refused_batches_change_nothing_and_say_why(address: Address) -> None:
