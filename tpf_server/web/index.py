@@ -303,7 +303,7 @@ class QueryPage:
 
     def _words(self, base: str) -> Response:
         endpoints = self._site.endpoints(base)
-        names = request.args.getlist("dataset") or list(self._site.datasets)
+        names = dict.fromkeys(request.args.getlist("dataset")) or self._site.datasets
         chosen = [(self._site.dataset(name), endpoints[name]) for name in names]
         response = json_answer(vocabulary(chosen, self._site.clock.now()))
         response.headers["Cache-Control"] = "max-age=10"

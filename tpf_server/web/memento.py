@@ -13,7 +13,7 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import PinnedRequest
 from tpf_server.fragments.request import FragmentRequest, read_request
 from tpf_server.store.protocols import Snapshot
-from tpf_server.web.responses import answer, http_date, http_instant
+from tpf_server.web.responses import answer, http_date, http_instant, query_string
 
 # ``/{dataset}/timemap``: at which instants a fragment changed (RFC 7089, section 5).
 #
@@ -34,9 +34,8 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
     if live is None:
         raise NotFoundError(f"dataset {endpoint.dataset.settings.name} has no history")
     asked = read_request(
-        endpoint.url, request.query_string.decode("latin-1"), endpoint.reader, 1, 1,
-        endpoint.max_values,
-    )  # fmt: skip
+        endpoint.url, query_string(request.environ), endpoint.reader, 1, 1, endpoint.max_values
+    )
     parts = endpoint.view.state(asked.patterns, live.current(now)).parts
     history = endpoint.dataset.settings.history
     start = FIRST if history is None else shifted(now, -timedelta(seconds=history))

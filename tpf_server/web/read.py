@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from tpf_server.errors import RequestError, ServerError
+from tpf_server.errors import ServerError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import (
     PinnedRequest,
@@ -48,6 +48,7 @@ from tpf_server.web.responses import (
     http_date,
     http_instant,
     http_second,
+    query_string,
 )
 from tpf_server.web.site import Site
 
@@ -105,7 +106,7 @@ def read_fragment(
     now = site.clock.now()
     asked = read_request(
         url,
-        _query_string(environ),
+        query_string(environ),
         endpoint.reader,
         endpoint.page_size,
         endpoint.max_page_size,
@@ -124,7 +125,7 @@ def read_fragment(
         if known is not None:
             # About the client's copy, which may be of another instant.
             fields = [*_freshness(query, chosen, environ), ("ETag", known), _vary(query)]
-            fields += _age(query, chosen, environ, tag_instant(known))
+            fields += memento_fields(query) + _age(query, chosen, environ, tag_instant(known))
             return Reply("304 Not Modified", [*fields, ANY_ORIGIN], b"")
     codings = _PLAIN
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
@@ -289,16 +290,6 @@ class _Page:
     def _tag(self, instant: int) -> str:
         coding = (self._codings.whole or "")[:1]
         return entity_tag(self._content, None if self._query.snapshot is None else instant, coding)
-
-
-def _query_string(environ: WSGIEnvironment) -> str:
-    raw: str = environ.get("QUERY_STRING", "")
-    if raw.isascii():
-        return raw
-    try:
-        return raw.encode("latin-1").decode("utf-8")
-    except UnicodeDecodeError:
-        raise RequestError("the query string is not UTF-8") from None
 
 
 def _unchanged(environ: WSGIEnvironment, query: PinnedRequest, tag: str) -> str | None:

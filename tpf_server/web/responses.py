@@ -12,7 +12,7 @@ from flask import Request, Response, request
 from werkzeug.datastructures import Headers
 from werkzeug.http import parse_date
 
-from tpf_server.errors import MethodNotAllowedError
+from tpf_server.errors import MethodNotAllowedError, RequestError
 from tpf_server.settings import Settings
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
@@ -35,6 +35,17 @@ def client_of(environ: WSGIEnvironment, settings: Settings) -> str:
     """Return the address of the client, also as a trusted proxy states it."""
     forwarded = _last(environ.get("HTTP_X_FORWARDED_FOR", "")) if settings.trust_forwarded else ""
     return forwarded or str(environ.get("REMOTE_ADDR", ""))
+
+
+def query_string(environ: WSGIEnvironment) -> str:
+    """Return the query of the URL, in which any text may stand unescaped."""
+    raw: str = environ.get("QUERY_STRING", "")
+    if raw.isascii():
+        return raw
+    try:
+        return raw.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        raise RequestError("the query string is not UTF-8") from None
 
 
 def _last(field: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from annotations.instants import format_instant, parse_instant
 from annotations.labels import Expiration, Interval
+from tests.faults.shots import Shot, fire_raw
 from tests.support.served import BASE, NOON, Served, parse, quad
 from tests.tpf_server.web.test_memento import QUERY, history
 
@@ -80,6 +81,19 @@ def test_pages_lead_to_their_map(served: Served) -> None:
         assert f'<{BASE}{MAP}>; rel="timemap"' in served.get(path).headers["Link"]
     (own,) = [url for url, about in links(served, MAP) if about["rel"] == "self"]
     assert own == BASE + MAP
+
+
+def test_a_url_that_is_not_escaped_means_what_it_means_for_a_page(served: Served) -> None:
+    served.publish((quad("t1", "platform", '"Gleis é"'), Interval(NOON, NOON + HOUR)))
+    query = 'object="Gleis+é"'
+    page, listed = (
+        fire_raw(served.app, Shot("GET", path, query.encode()))
+        for path in (b"/trains.nt", b"/trains/timemap")
+    )
+    assert '"Gleis é"' in page.body.decode()
+    assert listed.body.count(b"memento") == 1
+    for path in (b"/trains", b"/trains/timemap"):
+        assert fire_raw(served.app, Shot("GET", path, b"object=\xff")).status[:3] == "400"
 
 
 def test_many_changes_take_several_maps(served: Served) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
 from tests.support.examples import examples
-from tests.support.served import Served, quad
+from tests.support.served import NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.web.page_bodies import PageBodies
 
@@ -78,6 +78,20 @@ def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
                     label = Interval(end, end + timedelta(seconds=2))
                 subject = f"t{value}" if what == "publish" else f"u{serial}"
                 served.live.publish([Fact(quad(subject, "delay", f'"{value}"'), label)], now)
+
+
+def test_304_has_the_fields_that_rfc_9110_wants_of_it(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"1"'), Expiration(NOON + timedelta(seconds=7))))
+    served.clock.advance_to(NOON + timedelta(seconds=4))
+    pinned = 0
+    for path in PATHS:
+        whole = served.get(path)
+        again = served.get(path, If_None_Match=whole.headers["ETag"])
+        assert again.status_code == 304
+        pinned += "Content-Location" in whole.headers
+        for name in ("Cache-Control", "Content-Location", "Date", "ETag", "Expires", "Vary"):
+            assert again.headers.get(name) == whole.headers.get(name), (path, name)
+    assert pinned == 1
 
 
 def _timeless(body: str) -> list[str]:
