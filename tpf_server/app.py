@@ -262,33 +262,31 @@ class _Worker:
                 settings.followers_per_address,
                 self._connections.exchange_with,
             )
-        datasets = self._opener.open(configuration)
-        app = create_app(
-            settings,
-            datasets,
-            self._clock,
-            metrics=self._metrics,
-            service=self._service,
-            connections=self._connections,
-            changes=self._changes,
-        )
-        if settings.continuous:
-            from tpf_server.continuous.service.assembly import live_stores, static_graphs
-
-            if self._service is None:
-                self._start(app.extensions["tpf_server.continuous"])
-            else:
-                # From now on its queries read these stores, so that the old ones may be closed.
-                self._service.exchange_static(
-                    static_graphs(settings, datasets), live_stores(settings, datasets)
-                )
-
-        def close() -> None:
+        with ExitStack() as opened:
+            datasets = self._opener.open(configuration)
             for dataset in datasets:
-                dataset.close()
+                opened.callback(dataset.close)
+            app = create_app(
+                settings,
+                datasets,
+                self._clock,
+                metrics=self._metrics,
+                service=self._service,
+                connections=self._connections,
+                changes=self._changes,
+            )
+            if settings.continuous:
+                from tpf_server.continuous.service.assembly import live_stores, static_graphs
 
-        self._datasets = datasets
-        return MadeApplication(app.wsgi_app, close)
+                if self._service is None:
+                    self._start(app.extensions["tpf_server.continuous"])
+                else:
+                    # From now on its queries read these stores, so that the old ones may be closed.
+                    self._service.exchange_static(
+                        static_graphs(settings, datasets), live_stores(settings, datasets)
+                    )
+            self._datasets = datasets
+            return MadeApplication(app.wsgi_app, opened.pop_all().close)
 
     def tidy_up(self) -> None:
         """Retire live facts and add up requests in a thread: readers need no writable log."""

@@ -15,7 +15,7 @@ import click
 
 from tpf_server.configuration import Configuration
 from tpf_server.errors import ServerError, SettingsError, StoreError, StoreUnreachableError
-from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.settings import DatasetSettings, Settings, example_files
 from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.static.checking import checked_store, is_store
@@ -132,6 +132,7 @@ def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]
 
 def check_sources(configuration: Configuration) -> None:
     """Check that all datasets can be opened; index RDF files, make missing logs."""
+    example_files(configuration.server.query_examples)
     for settings in each_name_once(configuration.datasets):
         static_store(settings, configuration.server, fetch=True)
         location = log_location(settings, configuration.server)

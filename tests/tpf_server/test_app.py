@@ -1,6 +1,7 @@
 """The server within somebody's own application."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -8,6 +9,9 @@ from flask import Flask, Response, g, url_for
 
 from tests.support.served import BASE, HYDRA, Served, parse
 from tpf_server.app import _Worker, create_app, create_blueprint
+from tpf_server.configuration import Configuration
+from tpf_server.connections import Connections
+from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 
@@ -125,3 +129,23 @@ def test_old_facts_are_let_go_although_requests_cannot_be_counted(
     worker._datasets = [OpenDataset(DatasetSettings(name="d"), None, cast("Any", Live()))]
     with pytest.raises(SystemExit):
         worker._tidy_up()
+
+
+def test_stores_are_closed_where_settings_cannot_be_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    close = OpenDataset.close
+
+    def noted(dataset: OpenDataset) -> None:
+        closed.append(dataset.settings.name)
+        close(dataset)
+
+    monkeypatch.setattr(OpenDataset, "close", noted)
+    worker = _Worker()
+    worker._connections = Connections(0, 1.0, print)
+    settings = Settings(query_examples=str(tmp_path / "nothing"))
+    dataset = DatasetSettings(name="d", live=str(tmp_path / "live.sqlite"))
+    with pytest.raises(SettingsError, match="there is no folder"):
+        worker.make(Configuration(settings, (dataset,)))
+    assert closed == ["d"]

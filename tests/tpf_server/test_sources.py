@@ -9,7 +9,7 @@ import pytest
 from tests.support.stores import CREATED
 from tpf_server.app import DatasetOpener
 from tpf_server.configuration import Configuration
-from tpf_server.errors import CorruptStoreError, StoreError
+from tpf_server.errors import CorruptStoreError, SettingsError, StoreError
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.sources import check_sources
 from tpf_server.store.live.store import open_live_store
@@ -72,6 +72,9 @@ def test_what_is_wrong_is_found(store: Path, tmp_path: Path) -> None:
     open_live_store(place).close()
     with pytest.raises(StoreError, match="made with key 'subject-predicate'"):
         check_sources(configuration(tmp_path, live=str(place), key="triple"))
+    unseen = Settings(query_examples=str(tmp_path / "nothing"))
+    with pytest.raises(SettingsError, match="there is no folder"):
+        check_sources(Configuration(unseen, ()))
     next(store.glob("generation-*/terms.arrow")).write_bytes(b"cut")
     with pytest.raises(CorruptStoreError, match=r"terms\.arrow"):
         check_sources(configuration(tmp_path, source=str(store)))
