@@ -41,7 +41,7 @@ from tpf_server.web.site import Site
 # The datasets of a server as a catalogue: VoID, and DCAT for who looks for open data.
 #
 # Sources: *Describing Linked Datasets with the VoID Vocabulary*; *Data Catalog Vocabulary (DCAT)*,
-# version 3, sections 6.3 to 6.9; *SPARQL 1.1 Service Description*.
+# version 3, sections 6.3 to 6.9.
 
 _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 

@@ -120,8 +120,7 @@ def at_accepted_datetime(
 
 def memento_links(query: PinnedRequest) -> str:
     """Return the links of an answer that shows live facts; none for a long URL."""
-    original = query.request.original_url
-    if query.snapshot is None or len(original) > _LONGEST_LINKED:
+    if query.snapshot is None or len(original := query.request.original_url) > _LONGEST_LINKED:
         return ""
     _, mark, rest = original.partition("?")
     listed = f"{query.endpoint.url}/timemap{mark}{rest}"

@@ -67,47 +67,47 @@ def parse_patch(body: bytes) -> Patch:
     for number, line in enumerate(lines, 1):
         reader.read(number, line.strip())
     reader.end(len(lines))
-    documents = ("\n".join(reader.document(sign, len(lines))).encode() for sign in ("A", "D"))
-    return Patch(*(parse_body(document, _N_QUADS) for document in documents))
+    document = [""] * len(lines)
+    for number, _, statement in reader.changes:
+        document[number - 1] = statement
+    quads = parse_body("\n".join(document).encode(), _N_QUADS)
+    last = dict(zip(quads, [sign for _, sign, _ in reader.changes], strict=True))
+    added, withdrawn = ([quad for quad in last if last[quad] == sign] for sign in ("A", "D"))
+    return Patch(added, withdrawn)
 
 
 class _Reader:
     def __init__(self, most: int) -> None:
         self._most = most
         self._prefixes: dict[str, str] = {}
-        self._changes: dict[str, tuple[str, int]] = {}
-        """The last change of each quad as it is written: its sign, and its line."""
-        self._before: dict[str, tuple[str, int] | None] | None = None
-        """What the transaction that is open has changed, as it was before."""
+        self.changes: list[tuple[int, str, str]] = []
+        """Line, sign and statement of each."""
+        self._before: int | None = None
+        """How many there were before the transaction that is open."""
 
     def read(self, number: int, line: str) -> None:
         if not line or line.startswith("#"):
             return
         code, _, rest = line.partition(" ")
         code, rest = code.rstrip("."), rest.strip()
-        if code in ("A", "D"):
+        if code in ("A", "D") and rest and rest[0] != "#":
             statement = self._statement(number, rest)
             self._most -= len(statement)
             if self._most < 0:
                 raise BodyError(
                     f"line {number}: with its prefixes written out, the patch is too long"
                 )
-            if self._before is not None:
-                self._before.setdefault(statement, self._changes.get(statement))
-            self._changes[statement] = code, number
+            self.changes.append((number, code, statement))
         elif code == "PA" and (match := _PREFIX.fullmatch(rest)):
             self._prefixes[match[1] or match[2] or ""] = match[3]
         elif code == "PD" and (match := _NO_PREFIX.fullmatch(rest)):
             self._prefixes.pop(match[1] or match[2] or "", None)
         elif code == "TX" and self._before is None and not rest.strip("."):
-            self._before = {}
+            self._before = len(self.changes)
         elif code in ("TC", "TA") and self._before is not None and not rest.strip("."):
-            before, self._before = self._before, None
-            for statement, change in before.items() if code == "TA" else ():
-                if change is None:
-                    del self._changes[statement]
-                else:
-                    self._changes[statement] = change
+            if code == "TA":
+                del self.changes[self._before :]
+            self._before = None
         elif code != "H":
             raise BodyError(f"line {number}: not a line of a patch here: {line[:100]}")
 
@@ -130,13 +130,6 @@ class _Reader:
             else:
                 raise BodyError(f"line {number}: the prefix {prefix}: is not known")
         return "".join(pieces)
-
-    def document(self, sign: str, length: int) -> list[str]:
-        lines = [""] * length
-        for statement, (code, number) in self._changes.items():
-            if code == sign:
-                lines[number - 1] = statement
-        return lines
 
 
 _PARAMETERS = frozenset({"expiration", "instant", "initial", "final", "annotation", "batch"})

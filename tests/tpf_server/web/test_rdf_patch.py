@@ -64,6 +64,14 @@ def test_what_a_transaction_that_is_aborted_says_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    "again", ['<x:a>  <x:p>\t"é" . # gone', '<x:a> <x:p> "\\u00e9".', 'x:a <x:\\u0070> "é" .']
+)
+def test_the_last_change_of_a_quad_counts_however_it_is_written(again: str) -> None:
+    patch = parse_patch(f'PA x <x:> .\nA <x:a> <x:p> "é" .\nD {again}'.encode())
+    assert (patch.added, len(patch.withdrawn)) == ([], 1)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("A <x:a> <x:p> .", "line 1"),
@@ -76,6 +84,8 @@ def test_what_a_transaction_that_is_aborted_says_is_left_out() -> None:
         ('A <x:a> <x:p> "x .', "line 1"),
         ("PA p <x:> <y:> .", "line 1"),
         ("A <a> <b> <c> .", "line 1"),
+        ("A # nothing", "line 1: not a line"),
+        ("A <x:a> <x:p> <x:o> . <x:a> <x:p> <x:q> .", "line 1"),
         ("TX .\n\nA <x:a> <x:p> <x:o>> .\nTC .", "line 3"),
     ],
 )
