@@ -121,7 +121,7 @@ _LEAST = {
          "max_result_rows", "max_result_bytes"), 1,
     ),
     **dict.fromkeys(
-        ("followers_per_address", "change_followers",
+        ("max_values", "followers_per_address", "change_followers",
          "stream_delay", "stream_lateness", "stream_patience", "stream_ahead"), 0,
     ),
 }  # fmt: skip
@@ -435,7 +435,8 @@ class Settings:
     @property
     def base(self) -> str:
         """The base URL, with a slash at its end."""
-        url = self.base_url or f"http://{self.host}:{self.port}/"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        url = self.base_url or f"http://{host}:{self.port}/"
         return url if url.endswith("/") else url + "/"
 
 

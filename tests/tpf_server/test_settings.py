@@ -27,6 +27,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     "text",
     [
         "colour = 1", "port = 'x'", "port = 70000", "workers = 0", "base_url = 'ftp://x'",
+        "max_values = -1",
         "compress = 1", "[datasets]\nx = 1", "[datasets.x]\ncolour = 1", "port = ",
         "[datasets.x]\nannotation = 'y'", "[datasets.x]\nviews = ['y']",
         "[datasets.x]\nviews = [1]",
@@ -77,6 +78,10 @@ def test_what_replaces_a_removed_setting_is_said(tmp_path: Path, name: str) -> N
     value = [] if name == "query" else ["1"]
     result = CliRunner().invoke(main, [f"--{name.replace('_', '-')}", *value])
     assert (result.exit_code, "tpf-query serve" in result.stderr) == (2, True)
+
+
+def test_an_address_of_ipv6_stands_in_brackets_in_urls() -> None:
+    assert Settings(host="::1").base == "http://[::1]:3000/"
 
 
 def test_seconds_come_from_the_environment_too() -> None:

@@ -134,7 +134,7 @@ class Endpoint:
             self.url,
             # Without the tokens: who knows a tag must learn nothing about them. And without what
             # changes no page, so that machines that serve the same say the same.
-            replace(settings, publish_token="", direct_pages=True, **_ELSEWHERE),
+            replace(settings, publish_token="", allow_streams={}, direct_pages=True, **_ELSEWHERE),
             replace(own, token="", token_file="", source=""),
             sorted(self.prefixes.items()),
             _PROGRAM,

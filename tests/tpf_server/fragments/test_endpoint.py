@@ -12,7 +12,8 @@ def test_machines_that_serve_the_same_give_the_same_tags(tmp_path: Path) -> None
     tags = []
     for number, more in enumerate(({}, {}, {"page_size": 7})):
         server = {"host": f"10.0.0.{number}", "port": 3000 + number, "data_dir": f"data-{number}",
-                  "workers": number + 1, "publish_token_file": f"/{number}", **more}  # fmt: skip
+                  "workers": number + 1, "publish_token_file": f"/{number}",
+                  "allow_streams": {"http://streams.test/": f"secret{number}"}, **more}  # fmt: skip
         folder = tmp_path / str(number)
         folder.mkdir()
         live = LiveServer(folder, [QUAD], live=False, server=server, source=f"/srv/{number}.store")
