@@ -32,23 +32,13 @@ class Site:
             clock, settings.change_followers, settings.followers_per_address
         )
         self.live_pages, self.static_pages = PageBodies(), PageBodies(again=True)
-        self._datasets: dict[str, OpenDataset] = {}
+        self.datasets: Mapping[str, OpenDataset] = {each.settings.name: each for each in datasets}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}
-        self.serve(datasets)
-
-    @property
-    def datasets(self) -> Mapping[str, OpenDataset]:
-        return self._datasets
-
-    def serve(self, datasets: Iterable[OpenDataset]) -> None:
-        """Serve these datasets from the next request on; running requests keep the old ones."""
-        self._datasets = {dataset.settings.name: dataset for dataset in datasets}
-        self._endpoints = {}
 
     def dataset(self, name: str) -> OpenDataset:
         """Return the dataset of this name, or raise `NotFoundError`."""
         try:
-            return self._datasets[name]
+            return self.datasets[name]
         except KeyError:
             raise NotFoundError(f"there is no dataset {name!r}") from None
 
@@ -63,6 +53,6 @@ class Site:
         return entry
 
     def _make(self, base: str) -> Iterable[Endpoint]:
-        for dataset in self._datasets.values():
+        for dataset in self.datasets.values():
             for view in (None, *dataset.views):
                 yield Endpoint(dataset, view, self.settings, base)

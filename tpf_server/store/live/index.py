@@ -157,9 +157,6 @@ class _Postings:
     def __init__(self) -> None:
         self._slots: dict[int, _Posting] = {}
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
     def __iter__(self) -> Iterator[int]:
         return iter(self._slots)
 

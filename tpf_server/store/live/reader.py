@@ -375,9 +375,6 @@ class _PatternViews:
         self._touched: dict[NumberPattern, set[int]] = {}
         self._unwatched = Unwatched()
 
-    def __len__(self) -> int:
-        return len(self._views)
-
     def get(self, pattern: NumberPattern, snapshot: Snapshot) -> _PatternView:
         """Return the view of a pattern; a new one stands at the instant of the snapshot."""
         view = self._views.get(pattern)

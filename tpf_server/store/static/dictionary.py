@@ -43,9 +43,6 @@ class Dictionary:
         self._positions = range(length)
         self._memo: dict[str, int | None] = {}
 
-    def __len__(self) -> int:
-        return len(self._positions)
-
     def id_of(self, term: str) -> int | None:
         """Return the id of a term, or ``None``."""
         memo = self._memo

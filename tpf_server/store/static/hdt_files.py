@@ -188,7 +188,7 @@ class _Section:
         blocks = _Integers(source)
         if blocks.count > size + 1:
             raise ValueError("more blocks than texts")
-        self._blocks = blocks.part(0, blocks.count)
+        self._blocks = np.fromiter(blocks, np.int64, blocks.count)
         self._start = source.take(size)
         self._end = self._start + size
         source.take(4)
