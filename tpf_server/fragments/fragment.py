@@ -122,7 +122,7 @@ def _links(
 # Equal tags then mean equal bytes; and a client whose tag has the digest of now holds a page that
 # is still right, however it was encoded.
 
-_TAG: Final = re.compile(r'"([A-Za-z0-9_-]{12})(?:\.([0-9a-f]{1,16}))?(?:~[A-Za-z0-9_-]{1,6})?"')
+_TAG: Final = re.compile(r'"([A-Za-z0-9_-]{12})(?:\.(-?[0-9a-f]{1,16}))?(?:~[A-Za-z0-9_-]{1,6})?"')
 
 
 def max_age(query: PinnedRequest) -> int:

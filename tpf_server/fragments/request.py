@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from annotations.errors import InstantError, TermError
-from annotations.instants import parse_instant
+from annotations.instants import FIRST, LAST, parse_instant, to_micros
 from annotations.terms import (
     QuadPattern,
     Term,
@@ -142,7 +142,8 @@ _INSTANTS = frozenset({"at", "known"})
 _KNOWN = _PAGING | _INSTANTS | {"subject", "predicate", "object", "graph", "values"}
 _IN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+")
 _NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
-_SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_SNAPSHOT = re.compile(r"(-?\d{1,18})\.(\d{1,18})")
+_INSTANTS_IN_MICROS = range(to_micros(FIRST), to_micros(LAST) + 1)
 _MAX_PAGE = 10**9
 _OFTEN = 512
 """Characters of what is remembered: pages, predicates and the like come again and again."""
@@ -290,7 +291,7 @@ def _snapshot(text: str | None) -> Snapshot | None:
     if text is None:
         return None
     match = _SNAPSHOT.fullmatch(text)
-    if match is None:
+    if match is None or int(match[1]) not in _INSTANTS_IN_MICROS:
         raise RequestError(f"snapshot is INSTANT.SEQUENCE as in a page's links, not {text!r}")
     return Snapshot(int(match[1]), int(match[2]))
 

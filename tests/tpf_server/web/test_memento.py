@@ -1,12 +1,14 @@
 """History by Memento."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from urllib.parse import quote
 
 import uritemplate
 
 from annotations.labels import Expiration, Interval
 from tests.support.served import BASE, HYDRA, NOON, TMP, Served, parse, quad
+from tpf_server.store.live.log import LiveSettings
 from tpf_server.web.responses import http_date
 
 QUERY = "trains?predicate=http://example.org/platform"
@@ -79,6 +81,18 @@ def test_the_forms_at_shows_the_facts_of_that_instant(served: Served) -> None:
         'name="at" type="datetime-local" value="2015-12-08T13:30:00.500"'
         in served.get(url.removeprefix(BASE), "text/html").text
     )
+
+
+def test_instants_before_1970_have_pages_and_tags(tmp_path: Path) -> None:
+    keeping = LiveSettings(accept_past=True)
+    with Served(tmp_path, settings={"page_size": 3}, keeping=keeping) as served:
+        label = Interval(datetime(1969, 7, 20, 20, 17, tzinfo=UTC), NOON)
+        served.publish(*[(quad(f"t{n}", "platform", '"moon"'), label) for n in range(4)])
+        path = f"{QUERY}&at=1969-07-21T02:56:15Z"
+        assert len(served.fragment(path)) == 4
+        tag = served.get(path).headers["ETag"]
+        assert served.get(path, If_None_Match=f'"x", {tag}').status_code == 304
+        assert served.get(path, If_None_Match='"x"').status_code == 200
 
 
 def test_at_without_a_past_instant(served: Served) -> None:
