@@ -54,6 +54,7 @@ def test_an_application_embeds_the_fragments(host: Flask, served: Served) -> Non
     assert client.get("/ld/trains/plain.nt").mimetype == "application/n-triples"
     assert client.get("/ld/.well-known/genid/trains/b").status_code == 303
     assert client.get("/ld/").status_code == client.get("/ld/api-doc").status_code == 200
+    assert client.get("/ld/query/words.json").mimetype == "application/json"
 
 
 def test_rules_have_names_for_url_for(host: Flask) -> None:

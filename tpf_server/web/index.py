@@ -29,6 +29,7 @@ from tpf_server.web.resources import Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
     NO_SNIFFING,
+    READ_METHODS,
     AsGiven,
     base_of,
     by_method,
@@ -285,15 +286,14 @@ class QueryPage:
 
         def view(name: str = "", file: str = "") -> Response:
             base = base_of(request.environ, self._site.settings)
-            if request.endpoint == "query.query_words":
-                return by_method(("GET", "HEAD", "OPTIONS"), lambda: self._words(base))
             if name:
                 dataset = self._site.dataset(name).settings.name
-                return by_method(
-                    ("GET", "HEAD", "OPTIONS"),
-                    lambda: see_other(f"{base}query/?dataset={dataset}"),
-                )
-            return by_method(("GET", "HEAD", "OPTIONS"), lambda: self._file(base, file))
+                return by_method(READ_METHODS, lambda: see_other(f"{base}query/?dataset={dataset}"))
+            # Of a part of an application, the name stands before.
+            words = str(request.endpoint).endswith("query_words")
+            return by_method(
+                READ_METHODS, lambda: self._words(base) if words else self._file(base, file)
+            )
 
         for name, resource in QUERY_PAGE_RESOURCES.items():
             blueprint.add_url_rule(

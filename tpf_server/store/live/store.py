@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -185,7 +185,19 @@ class Cleaner:
 
 _Predicates: TypeAlias = Callable[[Term], bool]
 _Seen: TypeAlias = Callable[[Sequence[Quad]], None]
+_Listener = TypeVar("_Listener")
 _SEEN_AT_ONCE = 1 << 17
+
+
+def _added(listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
+    """Add a listener; return a function that removes it."""
+
+    def end() -> None:
+        if listener in listeners:
+            listeners.remove(listener)
+
+    listeners.append(listener)
+    return end
 
 
 class _Listeners:
@@ -195,34 +207,17 @@ class _Listeners:
         self._batch_listeners: list[BatchListener] = []
 
     def watch(self, index: FactIndex, predicates: _Predicates, seen: _Seen) -> Callable[[], None]:
-        watcher = (predicates, seen)
-
-        def end() -> None:
-            if watcher in self._watchers:
-                self._watchers.remove(watcher)
-
         rows = index.rows_with(predicates).tolist()
         for first in range(0, len(rows), _SEEN_AT_ONCE):
             seen(index.quads(rows[first : first + _SEEN_AT_ONCE]))
-        self._watchers.append(watcher)
-        return end
+        return _added(self._watchers, (predicates, seen))
 
     def follow(self, index: FactIndex, follower: Follower) -> Callable[[], None]:
-        def end() -> None:
-            if follower in self._followers:
-                self._followers.remove(follower)
-
         follower.begin(standing(index))
-        self._followers.append(follower)
-        return end
+        return _added(self._followers, follower)
 
     def listen(self, listener: BatchListener) -> Callable[[], None]:
-        def end() -> None:
-            if listener in self._batch_listeners:
-                self._batch_listeners.remove(listener)
-
-        self._batch_listeners.append(listener)
-        return end
+        return _added(self._batch_listeners, listener)
 
     def begin_again(self, index: FactIndex) -> None:
         versions = standing(index) if self._followers else []
