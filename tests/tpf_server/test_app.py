@@ -71,6 +71,8 @@ def test_errors_below_the_prefix_are_problems_and_elsewhere_the_applications(hos
         answer = client.get(f"/ld/{path}")
         assert (answer.status_code, answer.mimetype) == (status, "application/problem+json")
         assert f"<{BASE}ld/api-doc>" in answer.headers["Link"]
+    again = client.get("/ld/trains/plain?subject=_:x", headers={"Accept": "text/html"})
+    assert f'<form action="{BASE}ld/trains/plain" method="get">' in again.text
     wrong = client.delete("/ld/trains")
     assert (wrong.status_code, wrong.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
     assert client.options("/ld/trains").headers["Allow"] == "GET, HEAD, OPTIONS"

@@ -88,7 +88,8 @@ class Problems:
             site_title=self._settings.title,
             base=base,
             problem=problem,
-            action=base + request.path.lstrip("/"),
+            # Not the path, which has that of an application around this one, too.
+            action=base + "/".join((request.view_args or {}).values()),
             form=[FormField(name, request.args.get(name, "")) for name in fields] if filled else [],
         )
 
