@@ -90,7 +90,8 @@ class AsGiven(Whole):
 
 def http_date(instant: datetime) -> str:
     """Format an instant for a header field."""
-    return http_second(int(instant.timestamp()))
+    # A fraction could be rounded up, perhaps to the year 10000.
+    return http_second(int(instant.replace(microsecond=0).timestamp()))
 
 
 def http_instant(field: str) -> datetime | None:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import uritemplate
 
+from annotations.instants import LAST
 from annotations.labels import Expiration, Interval
 from tests.support.served import BASE, HYDRA, NOON, TMP, Served, parse, quad
 from tpf_server.store.live.log import LiveSettings
@@ -93,6 +94,11 @@ def test_instants_before_1970_have_pages_and_tags(tmp_path: Path) -> None:
         tag = served.get(path).headers["ETag"]
         assert served.get(path, If_None_Match=f'"x", {tag}').status_code == 304
         assert served.get(path, If_None_Match='"x"').status_code == 200
+
+
+def test_the_last_instant_of_a_second_belongs_to_it() -> None:
+    assert http_date(LAST) == "Fri, 31 Dec 9999 23:59:59 GMT"
+    assert http_date(datetime(1969, 12, 31, 23, 59, 58, 999_999, UTC)).endswith("23:59:58 GMT")
 
 
 def test_at_without_a_past_instant(served: Served) -> None:
