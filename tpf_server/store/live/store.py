@@ -17,7 +17,13 @@ from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
-from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError, StoreError
+from tpf_server.errors import (
+    PastUnknown,
+    PublishError,
+    SnapshotExpired,
+    StoreClosedError,
+    StoreError,
+)
 from tpf_server.store.live.batch import Effects, FactGroups, Withdrawals, checked, plan, spans, undo
 from tpf_server.store.live.index import BatchEvents, FactIndex, RetainedBatch, Unwatched, no_garbage
 from tpf_server.store.live.log import (
@@ -605,7 +611,17 @@ class IndexedLiveStore:
         """See `LiveStore`; `tpf_server.store.live.batch` states the rules for older versions."""
         instant = to_micros(now)
         key = self._settings.key
-        groups = checked(facts, instant, self._settings.accept_past, key)
+        try:
+            groups = checked(facts, instant, self._settings.accept_past, key)
+        except PublishError:
+            if batch_id is None:
+                raise
+            # The labels of a batch that is repeated may have ended since.
+            with self._publishing, self._log.writing():
+                earlier = self._log.receipt(batch_id)
+            if earlier is None:
+                raise
+            return earlier
         withdrawals = spans(withdrawn, instant, key) if withdrawn else None
         with self._publishing:
             receipt = self._publish(groups, instant, batch_id, withdrawals)

@@ -51,6 +51,10 @@ def test_a_batch_identifier_counts_once(address: Address) -> None:
     again = store.publish([expiring(20, s=9)], at(2), "a")
     assert again.repeated
     assert (again.sequence, again.added) == (first.sequence, 1)
+    # Whoever got no answer may ask again when the labels have ended.
+    assert store.publish(with_id, at(60), "a") == again
+    with pytest.raises(PublishError, match="ended at"):
+        store.publish(with_id, at(60), "c")
     assert store.count(ALL, store.snapshot(at(2))) == 2
     store.close()
     with pytest.raises(StoreClosedError):
