@@ -46,6 +46,14 @@ def checked_manifest(path: Path) -> Manifest:
     return with_generation(path, check)
 
 
+def intact_manifest(path: Path) -> Manifest | None:
+    """Return the manifest of a store; ``None``: there is none, or it is damaged."""
+    try:
+        return checked_manifest(path)
+    except StoreFormatError:
+        return None
+
+
 def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
     """Return the checked store of static data: the source itself, or one indexed of RDF files."""
     if is_store(source):
@@ -67,19 +75,13 @@ def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path
     store = cache / f"{re.sub(r'[^A-Za-z0-9-]', '_', source.stem)}-{digest}"
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / f"{store.name}.lock"):
-        if not (is_store(store) and _made_from(store, label)):
+        manifest = intact_manifest(store)
+        if manifest is None or manifest.source != label:
             newest = max(status.st_mtime_ns for _, status in states)
             index_files(
                 [source], store, created=from_micros(newest // 1000), base=base, source=label
             )
     return store
-
-
-def _made_from(store: Path, label: str) -> bool:
-    try:
-        return checked_manifest(store).source == label
-    except StoreFormatError:
-        return False
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpf_server.errors import CorruptStoreError, NoStoreError
 from tpf_server.store.static import layout
-from tpf_server.store.static.checking import checked_manifest, is_store, locked
+from tpf_server.store.static.checking import intact_manifest, locked
 from tpf_server.store.static.file_systems import RemoteFolder
 from tpf_server.store.static.manifest import (
     FileEntry,
@@ -48,7 +48,8 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
     with locked(cache / f"{store.name}.lock"):
         manifest = remote_manifest(folder)
         for _ in range(_ATTEMPTS):
-            if is_store(store) and checked_manifest(store).generation == manifest.generation:
+            here = intact_manifest(store)
+            if here is not None and here.generation == manifest.generation:
                 return store
             try:
                 if isinstance(manifest, PartsManifest):

@@ -120,14 +120,20 @@ def test_nothing_half_written_is_fetched(remote: ObjectStore, tmp_path: Path) ->
     assert read_manifest(store).quads == 4
 
 
-def test_a_fetch_that_was_killed_before_the_manifest_is_in_nobodys_way(
-    remote: ObjectStore, tmp_path: Path
+@pytest.mark.parametrize("damaged", ["manifest.json", "generation-*/terms.arrow"])
+def test_a_fetch_that_was_killed_or_is_damaged_is_in_nobodys_way(
+    remote: ObjectStore, tmp_path: Path, damaged: str
 ) -> None:
     assert load(write_lines(tmp_path, 3)) == 0
     store = fetch_store(URL, tmp_path / "cache", remote.environment)
-    (store / "manifest.json").unlink()
-    assert fetch_store(URL, tmp_path / "cache", remote.environment) == store
-    assert read_manifest(store).quads == 3
+    files = files_of(store)
+    for content in (None, b"{"):
+        (file,) = store.glob(damaged)
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+        assert fetch_store(URL, tmp_path / "cache", remote.environment) == store
+        assert files_of(store) == files
 
 
 def test_an_object_store_that_fails_is_asked_again_and_then_told_in_a_line(
