@@ -359,7 +359,7 @@ _MISSES = 3
 _MANY = 10_000
 _SLACK = 1_000_000
 _OVERHEAD = 100
-"""What an empty view takes, in slots."""
+"""What an empty view, or answer, takes, in slots."""
 
 _Shape = tuple[bool, bool, bool, int, bool]
 
@@ -627,7 +627,7 @@ class Reader:
         rows = self._views.timeline(self._views.get(numbers, snapshot)).valid(*snapshot)
         self._answers[numbers, snapshot] = _StateRows(rows, floor)
         self._kept += len(rows) - (0 if cached is None else len(cached.rows))
-        while self._kept > _KEPT and len(self._answers) > 1:
+        while self._kept + _OVERHEAD * len(self._answers) > _KEPT and len(self._answers) > 1:
             self._kept -= len(self._answers.popitem(last=False)[1].rows)
         return rows
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from annotations.labels import Expiration, Fact
+from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import Quad, Term
+from tpf_server.store.live import reader as live_reader
 from tpf_server.store.live.index import RetirementQueue
 from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.live.rows import Rows
@@ -151,3 +152,16 @@ def test_names_and_timelines_that_nobody_asks_for_again(
     assert names._bits is None
     assert not timelines
     ask(follower.snapshot(at(3 + ROUNDS)))
+
+
+def test_answers_that_nobody_asks_for_again_also_empty_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_reader, "_KEPT", 1000)
+    store = open_live_store(tmp_path / "live.sqlite")
+    store.publish([Fact(fact(n, 0, START).quad, Interval(START, at(9))) for n in range(99)], START)
+    for second in range(100):
+        assert store.count(FactPattern(), store.snapshot(at(-second - 1))) == 0
+    assert store._reader.ways["timeline"] > 50
+    assert len(store._reader._answers) <= 10
+    store.close()
