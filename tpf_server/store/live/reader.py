@@ -370,7 +370,7 @@ class _PatternViews:
         self._views: OrderedDict[NumberPattern, _PatternView] = OrderedDict()
         self._timelines: dict[NumberPattern, Timeline] = {}
         self._misses: Counter[NumberPattern] = Counter()
-        """Snapshots of the newest state that a view was too far away to answer."""
+        """Snapshots of the newest state, one after the other, that a view was too far away from."""
         self._shapes: Counter[_Shape] = Counter()
         self._touched: dict[NumberPattern, set[int]] = {}
         self._unwatched = Unwatched()
@@ -396,6 +396,9 @@ class _PatternViews:
             timeline = self._timelines[view.pattern] = Timeline(self._index, view.pattern)
             self._make_room()
         return timeline
+
+    def answered(self, view: _PatternView) -> None:
+        del self._misses[view.pattern]  # a counter need not have it
 
     def missed(self, view: _PatternView, snapshot: Snapshot) -> None:
         """Restart a view that repeatedly could not answer for the newest state."""
@@ -610,6 +613,7 @@ class Reader:
             self._views.missed(view, snapshot)
         else:
             self.ways["view"] += 1
+            self._views.answered(view)
         return view, touched
 
     def _answer(self, numbers: NumberPattern, snapshot: Snapshot) -> Array:

@@ -260,6 +260,19 @@ def test_the_cost_of_a_question_does_not_grow_with_the_history(addresses: Addres
     assert work[8000] <= work[500] + 20
 
 
+def test_who_asks_about_the_past_takes_no_view_from_the_present(address: Address) -> None:
+    store = address.open()
+    store.publish([holding(0, 1000, s=n) for n in range(100)], at(0))
+    assert store.count(ALL, store.snapshot(at(500))) == 100
+    views = store._reader._views._views
+    (view,) = views.values()
+    for second in range(20):
+        for instant in (at(second), at(500 + second)):
+            assert store.count(ALL, store.snapshot(instant)) == 100
+    assert list(views.values()) == [view]
+    store.close()
+
+
 def _publish_for_ever(address: Address, name: str, acknowledged: str) -> None:
     store = address.open()
     with Path(acknowledged).open("a", buffering=1) as out:
