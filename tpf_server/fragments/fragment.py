@@ -40,9 +40,7 @@ class Fragment(NamedTuple):
 def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRequest:
     """Choose the snapshot of an answer."""
     live = endpoint.dataset.live
-    snapshot = None
-    if live is not None:
-        snapshot = live.current(now)
+    snapshot = None if live is None else live.current(now)
     pinned = request.snapshot
     if snapshot is not None and pinned is not None:
         if pinned.instant > snapshot.instant or pinned.sequence > snapshot.sequence:

@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 
 from annotations.methods.base import FactPattern
 from tpf_server.fragments.dataset import EVERYTHING, OpenDataset
-from tpf_server.web.responses import answer
+from tpf_server.web.responses import ALL_METHODS, answer
 from tpf_server.workers import MULTIPROCESS_VARIABLE
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -173,7 +173,7 @@ class Metrics:
                 self._pages.labels(dataset).inc(count)
         answers = collections.Counter([(method, status) for method, status, *_ in noted])
         for (method, status), count in answers.items():
-            self._requests.labels(method if method in _METHODS else "OTHER", status).inc(count)
+            self._requests.labels(method if method in ALL_METHODS else "OTHER", status).inc(count)
 
     def _start(self) -> None:
         g.started = time.perf_counter()
@@ -193,8 +193,6 @@ def _forget_dead(folder: Path) -> None:
         except ProcessLookupError:
             mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
-
-_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 _counting: Final[WeakSet[Metrics]] = WeakSet()
 
