@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from flask import Request, Response
-from werkzeug.datastructures import MIMEAccept
 from werkzeug.exceptions import HTTPException
-from werkzeug.http import parse_accept_header
 
 from annotations.namespaces import HYDRA, RDF_TYPE, integer
 from annotations.terms import Term, Triple, literal
@@ -15,11 +13,11 @@ from tpf_server.errors import ServerError, StoreError
 from tpf_server.fragments.metadata import triple_lines
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.fragments.writers.base import LONGEST_ACCEPT, Chosen
+from tpf_server.fragments.writers.base import Chosen
 from tpf_server.fragments.writers.jsonld import JsonLdWriter, document
 from tpf_server.settings import Settings
 from tpf_server.web.html import FormField, render
-from tpf_server.web.responses import answer, base_of, json_answer
+from tpf_server.web.responses import accepted_types, answer, base_of, json_answer
 
 # Small documents that are no fragments, as RDF: the list of datasets, errors.
 
@@ -62,10 +60,7 @@ class Problems:
         self, status: int, title: str, detail: str, headers: Mapping[str, str], request: Request
     ) -> Response:
         problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        header = request.headers.get("Accept", "")
-        accept = header if 0 < len(header) <= LONGEST_ACCEPT else "*/*"
-        accepted = parse_accept_header(accept, MIMEAccept)
-        kind = accepted.best_match(_OFFERS, PROBLEM)
+        kind = accepted_types(request).best_match(_OFFERS, PROBLEM)
         if kind == "text/html":
             page = self._html(problem, base_of(request.environ, self._settings), request)
             response = answer(page, "text/html; charset=utf-8", status)

@@ -9,10 +9,11 @@ from functools import lru_cache
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from flask import Request, Response, request
-from werkzeug.datastructures import Headers
-from werkzeug.http import parse_date
+from werkzeug.datastructures import Headers, MIMEAccept
+from werkzeug.http import parse_accept_header, parse_date
 
 from tpf_server.errors import MethodNotAllowedError, RequestError
+from tpf_server.fragments.writers.base import LONGEST_ACCEPT
 from tpf_server.settings import Settings
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
@@ -126,9 +127,15 @@ def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Res
     return answer(json.dumps(value, ensure_ascii=False, indent=1) + "\n", media_type, status)
 
 
+def accepted_types(asked: Request) -> MIMEAccept:
+    """Return what a request accepts: anything where it says nothing, or too much."""
+    header = asked.headers.get("Accept", "")
+    return parse_accept_header(header if 0 < len(header) <= LONGEST_ACCEPT else "*/*", MIMEAccept)
+
+
 def wants_html(asked: Request) -> bool:
     """True for a browser; programs get JSON, also where they do not care."""
-    return asked.accept_mimetypes.best_match([JSON, "text/html"], JSON) != JSON
+    return accepted_types(asked).best_match([JSON, "text/html"], JSON) != JSON
 
 
 def html_answer(body: str) -> Response:

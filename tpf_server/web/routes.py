@@ -43,6 +43,7 @@ from tpf_server.web.responses import (
     EVENTS,
     READ_METHODS,
     AsGiven,
+    accepted_types,
     answer,
     base_of,
     by_method,
@@ -69,7 +70,7 @@ def changes(site: Site, endpoint: Endpoint, request: Request) -> Response:
     last = request.headers.get("Last-Event-ID") or request.args.get("after")
     if last is not None and not _NUMBER.fullmatch(last):
         raise RequestError(f"not the number of a batch: {last!r}")
-    if "Accept" in request.headers and not request.accept_mimetypes.best_match([EVENTS]):
+    if not accepted_types(request).best_match([EVENTS]):
         raise NotAcceptableError(f"changes come as {EVENTS}")
     feed, slots = site.changes.of(live), site.changes.slots
     address = client_of(request.environ, site.settings)

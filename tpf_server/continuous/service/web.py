@@ -51,6 +51,7 @@ from tpf_server.web.responses import (
     EVENTS,
     JSON,
     READ_METHODS,
+    accepted_types,
     base_of,
     by_method,
     client_of,
@@ -373,9 +374,7 @@ class _Views:
             writers = {EVENTS: as_message_events, **_MESSAGES}
             if hosted.variables is not None:
                 raise RequestError("messages: only triples (CONSTRUCT, DESCRIBE) are RDF Messages")
-        accepted: str | None = EVENTS
-        if "Accept" in request.headers:
-            accepted = request.accept_mimetypes.best_match([*writers])
+        accepted = accepted_types(request).best_match([*writers])
         if accepted is None:
             raise NotAcceptableError(f"results come as {', '.join(writers)}")
         write = writers[accepted]
