@@ -19,7 +19,12 @@ from typing import Final
 import pyoxigraph as ox
 
 from tpf_client.sparql.algebra import Row
-from tpf_server.continuous.runtime.elements.elements import RDF_TYPES, Element, read_rdf
+from tpf_server.continuous.runtime.elements.elements import (
+    RDF_TYPES,
+    Element,
+    read_json,
+    read_rdf,
+)
 from tpf_server.continuous.runtime.errors import ContinuousError, ElementError
 from tpf_server.continuous.service.hosting import HostedQuery, emissions_of, ending
 from tpf_server.store.static.ox_terms import parse_rdf
@@ -73,21 +78,27 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _documents(text: str) -> Iterator[tuple[int, str | ElementError]]:
-    context: object = None
+    contexts: list[object] = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         try:
-            message = json.loads(line)
-        except ValueError as error:
-            yield number, ElementError(f"not JSON: {error}", number)
+            message = read_json(line)
+        except ElementError as error:
+            yield number, ElementError(str(error), number)
             continue
         if not isinstance(message, dict):
             yield number, ElementError("a message is a JSON object", number)
         elif list(message) == ["@context"]:
-            context = message["@context"]
-        elif context is None:
-            yield number, line
+            contexts = _listed(message["@context"])
+        elif contexts:
+            # Its own context is processed after the one that came before it.
+            both = [*contexts, *_listed(message.pop("@context", []))]
+            yield number, json.dumps({"@context": both, **message})
         else:
-            yield number, json.dumps({"@context": context, "@graph": message})
+            yield number, line
+
+
+def _listed(context: object) -> list[object]:
+    return context if isinstance(context, list) else [context]
 
 
 def as_log(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
@@ -124,7 +135,8 @@ def _lines(rows: Iterable[Row]) -> str:
 
 
 def _data(lines: str) -> str:
-    return "".join(f"data: {line}\n" for line in lines.splitlines()) or "data:\n"
+    # Not `splitlines`: literals may have what that takes for line ends, as U+2028.
+    return "".join(f"data: {line}\n" for line in lines.split("\n")[:-1]) or "data:\n"
 
 
 def _document(lines: str) -> str:

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from annotations.event_reader import EventReader
 from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site
-from tpf_server.continuous.runtime.elements.elements import Element
+from tpf_server.continuous.runtime.elements.elements import Element, graph_of
 from tpf_server.continuous.service.rdf_messages import NDJSON_LD, read_messages
 
 LOG = {"Content-Type": "application/n-quads; version=1.2-messages"}
 COPY = "CONSTRUCT { ?a <urn:q> ?b } { STREAM <http://localhost/s> [RANGE 1ms] { ?a <urn:p> ?b } }"
-_VALUES = st.sampled_from(['"1"', '"MESSAGE"', '"a\\nMESSAGE\\n"', '"x"@en', "<urn:b>"])
+_LINES = '"a\u2028b\u0085"'
+"""Has what some take for the ends of lines."""
+_VALUES = st.sampled_from(['"1"', '"MESSAGE"', '"a\\nMESSAGE\\n"', '"x"@en', "<urn:b>", _LINES])
 _MESSAGES = st.lists(
     st.lists(st.tuples(st.sampled_from("abc"), _VALUES), max_size=3, unique=True), max_size=5
 )
@@ -50,7 +52,20 @@ def test_documents_have_the_context_before_them(messages: Messages) -> None:
             nodes.append({"@id": f"urn:{a}", "p": value})
         lines.append(json.dumps({"@graph": nodes} if nodes else {}))
     read = list(read_messages("\n".join(lines) + "\n", NDJSON_LD, 7))
-    assert [set(each.triples) for each in read if isinstance(each, Element)] == _graphs(messages)
+    found = [(graph_of(e.triples), set(e.triples)) for e in read if isinstance(e, Element)]
+    assert found == [(None, each) for each in _graphs(messages)]
+
+
+def test_a_document_keeps_its_graphs_and_adds_its_own_context() -> None:
+    text = """{"@context": [{"p": "urn:none", "q": "urn:q"}]}
+{"@context": {"p": "urn:p"}, "@id": "urn:g", "@graph": [{"@id": "urn:a", "p": "1", "q": "2"}]}
+{"@id": "urn:a", "q": "3"}"""
+    one, other = (each for each in read_messages(text, NDJSON_LD, 7) if isinstance(each, Element))
+    assert graph_of(one.triples) == "<urn:g>"
+    assert set(one.triples) == {
+        ("<urn:a>", "<urn:p>", '"1"'), ("<urn:a>", "<urn:q>", '"2"'),
+    }  # fmt: skip
+    assert (graph_of(other.triples), [*other.triples]) == (None, [("<urn:a>", "<urn:q>", '"3"')])
 
 
 def test_what_is_malformed_is_refused_with_its_line() -> None:
@@ -61,6 +76,8 @@ def test_what_is_malformed_is_refused_with_its_line() -> None:
     first, second = read_messages('oh\n[]\n{"@context": {}}\n', NDJSON_LD, 7)
     assert str(first).startswith("line 1: not JSON")
     assert str(second) == "line 2: a message is a JSON object"
+    (deep,) = read_messages('{"a":' * 20_000 + "1" + "}" * 20_000, NDJSON_LD, 7)
+    assert str(deep).startswith("line 1: not JSON that can be read")
 
 
 def test_results_are_messages_that_a_stream_takes() -> None:
@@ -68,7 +85,7 @@ def test_results_are_messages_that_a_stream_takes() -> None:
     site.register(COPY, name="made")
     body = (
         'VERSION "1.2-messages"\n<urn:a> <urn:p> "1" .\n<urn:b> <urn:p> "2" .\nMESSAGE\n'
-        '<urn:a> <urn:p> "3" .\n'
+        f"<urn:a> <urn:p> {_LINES} .\n"
     )
     # Its version is in the media type or in its first line.
     for at, headers in enumerate((LOG, {"Content-Type": "application/n-quads"})):
@@ -80,9 +97,10 @@ def test_results_are_messages_that_a_stream_takes() -> None:
     now = {"follow": "false"}
     log = site.results("made", "application/n-quads", params=now)
     assert log.headers["Content-Type"] == "application/n-quads; version=1.2-messages"
-    said = [set(each.triples) for each in read_messages(log.text, "application/n-quads", 0)
+    text = log.content.decode()
+    said = [set(each.triples) for each in read_messages(text, "application/n-quads", 0)
             if isinstance(each, Element)]  # fmt: skip
-    assert {("<urn:a>", "<urn:q>", '"3"')} in said
+    assert {("<urn:a>", "<urn:q>", _LINES)} in said
     documents = site.results("made", NDJSON_LD, params=now)
     assert [set(each.triples) for each in read_messages(documents.text, NDJSON_LD, 0)
             if isinstance(each, Element)] == said  # fmt: skip
