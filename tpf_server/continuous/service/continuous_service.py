@@ -5,7 +5,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
@@ -335,14 +335,15 @@ class ContinuousService:
         made = () if into is None else (self._engine.name(into),)
         with self._lock:
             self._links.check((*parsed.reads, *made), self._engine.streams)
-            if reads and self._windows is not None:
-                parsed = replace(parsed, registration=self._windows.begun(parsed.registration))
         services = parsed.query.services
         self._static.take(services, reads=reads)
         try:
             if reads:
                 self._static.update()
             with self._lock:
+                # Not before services are asked: it does not see what comes meanwhile.
+                if reads and self._windows is not None:
+                    parsed = replace(parsed, registration=self._windows.begun(parsed.registration))
                 hosted = self._hosting.register(parsed)
                 self._links.take(hosted)
                 self._set_aside()
@@ -566,23 +567,23 @@ class ContinuousService:
 
     def delete(self, name: str) -> None:
         """Stop a query; a `RegistrationsError` means that it will start again with the server."""
-        hosted = self.query(name)
-        self._end(hosted)
-        with self._lock:
-            if self._windows is not None:
-                self._windows.forget(hosted.id)
-            self._keep()
+        self._end(self.query(name), forgets=True)
 
-    def _end(self, hosted: HostedQuery) -> None:
-        with self._lock:
+    def _end(self, hosted: HostedQuery, *, forgets: bool = False) -> None:
+        with ExitStack() as unlocked, self._lock:
             if self._hosting.queries.get(hosted.id) is not hosted:
                 return
+            unlocked.callback(self._static.release, hosted.services)
             self._hosting.remove(hosted)
             if self._windows is not None:
                 self._windows.end(hosted)
             self._links.release(hosted.id)
             self._set_aside()
-        self._static.release(hosted.services)
+            if forgets:
+                # Before another query may have its name.
+                if self._windows is not None:
+                    self._windows.forget(hosted.id)
+                self._keep()
 
     def start(self) -> None:
         self._remote.start()

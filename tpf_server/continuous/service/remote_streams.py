@@ -40,6 +40,7 @@ from tpf_server.continuous.runtime.errors import (
     ContinuousError,
     ElementError,
     EngineClosedError,
+    RegistrationsError,
     RemoteStreamError,
     UnsupportedContinuousQueryError,
 )
@@ -111,7 +112,7 @@ class _Link(ABC):
                     return
                 except EngineClosedError:
                     return
-                except RemoteStreamError as error:
+                except (RemoteStreamError, RegistrationsError) as error:
                     self._failure = str(error)
                 except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
                     self._failure = f"{self.url}: no answer, or one that is cut short"
@@ -204,8 +205,8 @@ class StreamReader(_Link):
             self._refusal = None
             for each in () if receipt is None else receipt.refused:
                 self._refuse(str(each))
-        except EngineClosedError:
-            raise
+        except (EngineClosedError, RegistrationsError):
+            raise  # it is asked for again
         except ContinuousError as error:
             self._refuse(str(error))
         self._taken += 1

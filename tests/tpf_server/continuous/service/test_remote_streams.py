@@ -20,7 +20,7 @@ from tests.support.running_server import TOKEN, RunningServer, workers_of
 from tests.tpf_server.continuous.service.test_web import ROOT, Site, element
 from tests.tpf_server.continuous.service.test_web import TOKEN as SITE_TOKEN
 from tpf_server.continuous.runtime.elements.elements import Element
-from tpf_server.continuous.runtime.errors import EngineClosedError
+from tpf_server.continuous.runtime.errors import EngineClosedError, RegistrationsError
 from tpf_server.continuous.service.remote_streams import StreamReader, StreamWriter
 from tpf_server.continuous.service.result_log import Receipt
 
@@ -211,6 +211,7 @@ class Reading:
         self.taken: list[tuple[list[Element], str | None]] = []
         self.asked: list[str | None] = []
         self.states: list[dict[str, Any]] = []
+        self.full = False
         left: Iterator[tuple[int, str, str]] = iter(answers)
         done = Event()
         link = StreamReader(FAR, "secret", SystemClock(), self._push)
@@ -235,6 +236,9 @@ class Reading:
         assert stream == FAR
         if elements[0].triples[0][2] == '"closed"':
             raise EngineClosedError("the server stops")
+        if elements[0].triples[0][2] == '"full"' and not self.full:
+            self.full = True
+            raise RegistrationsError("the disk is full")
         self.taken.append((list(elements), batch))
         return Receipt(len(elements), (), 0, 0)
 
@@ -270,6 +274,16 @@ def test_a_reader_goes_on_after_what_it_took() -> None:
         "HTTP 302 Found", "application/json is not ", "the connection ended",
     ]  # fmt: skip
     assert (done.last["events"], done.last["refused"]) == (6, 2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_reader_asks_again_for_what_could_not_be_kept() -> None:
+    full = emission(2, added=[[*TRIPLE[:2], '"full"']])
+    done = Reading((200, EVENTS, emission(1, added=[TRIPLE]) + full), (200, EVENTS, full))
+    assert done.asked == [None, "1", "2"]
+    assert [batch for _, batch in done.taken] == ["1", "2"]
+    assert done.states[1]["reason"] == "the disk is full"
+    assert done.last["refused"] == 0
 
 
 class Fed:

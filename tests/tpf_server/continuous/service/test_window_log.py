@@ -18,6 +18,7 @@ import pytest
 
 from annotations.clock import ManualClock
 from annotations.terms import Term
+from tests.support.sparql_endpoint import LoopbackEndpoint
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.runtime.elements.elements import Element, in_graph, milliseconds
 from tpf_server.continuous.runtime.errors import RegistrationsError
@@ -239,3 +240,52 @@ def test_a_server_that_another_has_followed_acknowledges_nothing(tmp_path: Path)
     assert before.query("q").log.last == before.query("q").log.begin
     assert not run.service.push("s", [element], batch="1").repeated
     assert len(run.results()["q"]) == 1
+
+
+SELECT = "SELECT ?x { STREAM <s> [ALL] { ?a <urn:p> ?x } STREAM <t> [NOW] { ?b <urn:p> ?x } }"
+
+
+def one(at: int, value: str) -> list[Element]:
+    return [Element(at, ((Term("<urn:a>"), P, Term(f'"{value}"')),), 1)]
+
+
+def test_a_query_did_not_see_what_came_while_its_services_were_asked(tmp_path: Path) -> None:
+    class Meanwhile(list[str]):
+        def append(self, query: str) -> None:
+            super().append(query)
+            run.service.push("s", one(1_000, "before"))
+
+    with LoopbackEndpoint("<urn:a> <urn:name> <urn:b> .") as endpoint:
+        run = Run(tmp_path, Policies(time="elements", services=(endpoint.url,)))
+        endpoint.asked = Meanwhile()
+        service = f"SERVICE <{endpoint.url}> {{ ?s <urn:name> ?n }} }}"
+        run.service.register(f"{SELECT.removesuffix('}')}{service}", name="q")
+        assert len(endpoint.asked) == 1
+        endpoint.asked = []
+        run.service.push("s", one(1_500, "after"))
+        run.kill()
+        run.service._remote.read()
+        for value in ("before", "after"):
+            run.service.push("t", one(2_000, value))
+    assert [each["added"] for each in run.results()["q"]] == [[{"x": '"after"'}]]
+
+
+def test_a_query_with_the_name_of_one_that_is_deleted_keeps_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, Policies(time="elements"))
+    run.service.register(SELECT, name="q")
+    release = run.service._static.release
+
+    def then_another(services: Any) -> None:
+        release(services)
+        run.service.register(SELECT, name="q")
+        for stream in "st":
+            run.service.push(stream, one(1_000, "x"))
+
+    monkeypatch.setattr(run.service._static, "release", then_another)
+    run.service.delete("q")
+    before = run.results()
+    assert len(before["q"]) == 1
+    run.kill()
+    assert run.results() == before
