@@ -160,6 +160,7 @@ class RemoteGraph:
         self._reading = threading.Lock()
         self._asking: threading.Thread | None = None
         self._late = threading.Event()
+        self._count = 0
 
     @property
     def state(self) -> dict[str, Any]:
@@ -211,6 +212,7 @@ class RemoteGraph:
                 result.append(error)
 
         self._late.clear()
+        self._count = 0
         self._asking = threading.Thread(target=ask, name="remote graph", daemon=True)
         self._asking.start()
         self._asking.join(_READING_SECONDS)
@@ -236,12 +238,11 @@ class RemoteGraph:
     def _fragment(self, start: str) -> Iterator[Quad]:
         url: str | None = start
         seen: set[str] = set()
-        count = 0
         while url is not None and url not in seen:
             seen.add(url)
             page, url = self._page(url)
-            count += len(page)
-            if count > _TRIPLES:
+            self._count += len(page)
+            if self._count > _TRIPLES:
                 raise RemoteGraphError(f"{self._url}: more than {_TRIPLES} triples")
             yield from page
 

@@ -20,6 +20,7 @@ from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.static.service_clauses import ServiceClause
+from tpf_server.continuous.service import changing_graphs
 from tpf_server.continuous.service.changing_graphs import RemoteService
 from tpf_server.continuous.service.cli import app
 
@@ -243,6 +244,21 @@ def test_a_service_that_is_at_no_url() -> None:
     service = RemoteService(ServiceClause(Term("<http://[x>"), ((ANY,),), False), Session())
     service.read(AT)
     assert "http://[x is at no http(s) URL" in str(service.reason)
+
+
+@pytest.mark.parametrize("patterns", [1, 2])
+def test_a_service_has_one_bound_for_all_its_patterns(
+    monkeypatch: pytest.MonkeyPatch, patterns: int
+) -> None:
+    monkeypatch.setattr(changing_graphs, "_TRIPLES", 3)
+    page = [Quad(Term("<urn:s>"), Term("<urn:p>"), Term(f'"{n}"')) for n in range(2)]
+    clause = ServiceClause(Term(f"<{FAR}>"), ((ANY,),) * patterns, False)
+    service = RemoteService(clause, Session())
+    monkeypatch.setattr(service, "_form_of_server", lambda: None)
+    monkeypatch.setattr(service, "_page", lambda _url: (page, None))
+    for _ in range(2):
+        service.read(AT)
+        assert ("more than 3 triples" in str(service.reason)) == (patterns > 1)
 
 
 def test_a_clause_is_known_by_what_it_asks() -> None:
