@@ -43,12 +43,12 @@ from tpf_server.continuous.runtime.instants.static_table import StaticTables
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.continuous.spark.parameters import Shape, quads_in
-from tpf_server.continuous.spark.terms import AT, Parameter
+from tpf_server.continuous.spark.terms import AT, CONTENT, Parameter
 from tpf_server.continuous.spark.translation import RANK, LeafFrames, Translation, column
 
 _TERM = (
-    r'(?:<<\(.+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
-    r'"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
+    r'(?:<<\([^\n]+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
+    rf'"{CONTENT}"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
 )
 LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
 _EPOCH: Final = Term('"1970-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>')

@@ -51,8 +51,9 @@ class ServerStream:
         body = "\n".join(lines).encode()
         try:
             response = self._session.post(
-                self._url, body, params={"batch": batch}, headers=self._headers, timeout=_TIMEOUT
-            )
+                self._url, body, params={"batch": batch}, headers=self._headers, timeout=_TIMEOUT,
+                allow_redirects=False,
+            )  # fmt: skip
         except requests.RequestException as error:
             raise ContinuousError(f"{self._url} cannot be reached: {error}") from error
         if response.status_code not in (200, 201):

@@ -19,9 +19,12 @@ _FLOAT = XSD + "float"
 _FLOATING = (XSD + "double", _FLOAT)
 _MOMENTS = ("Date", "DateTime", "Time")
 _DURATIONS = tuple(f"{XSD}{name}" for name in ("duration", "dayTimeDuration", "yearMonthDuration"))
-_LANGUAGE = r'^"((?:[^"\\]|\\.)*)"@(.*)$'
-_TYPED = r'^"((?:[^"\\]|\\.)*)"\^\^<([^>]*)>$'
-_PLAIN = r'^"((?:[^"\\]|\\.)*)"$'
+CONTENT: Final = r'(?:[^"\\]|\\.)*+'
+"""What is in a literal. Java overflows its stack at long ones that it may have to try again."""
+_LANGUAGE = rf'^"({CONTENT})"@(.*)$'
+_TYPED = rf'^"({CONTENT})"\^\^<([^>]*)>$'
+_PLAIN = rf'^"({CONTENT})"$'
+_IRI = "^<([^>]*)>$"
 
 
 AT: Final = "at"
@@ -79,10 +82,8 @@ def content(term: Column) -> Column:
 
 def escaped_lexical(term: Column) -> Column:
     """STR, escaped as in N-Triples; null for blank nodes and triple terms."""
-    text = sql.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
-    return sql.when(is_iri(term), sql.regexp_extract(term, "^<(.*)>$", 1)).when(
-        is_literal(term), text
-    )
+    text = sql.regexp_extract(term, rf'^"({CONTENT})"', 1)
+    return sql.when(is_iri(term), sql.regexp_extract(term, _IRI, 1)).when(is_literal(term), text)
 
 
 def unescaped(text: Column) -> Column:
@@ -208,7 +209,7 @@ def order_key(term: Column) -> Column:
         .otherwise(6)
     )
     # An IRI without its brackets, as the other order has it.
-    bare = sql.when(kind == 2, sql.regexp_extract(term, "^<(.*)>$", 1)).otherwise(term)
+    bare = sql.when(kind == 2, sql.regexp_extract(term, _IRI, 1)).otherwise(term)
     return sql.struct(
         kind.alias("kind"),
         class_.alias("class"),

@@ -90,6 +90,24 @@ def test_of_a_fixed_timeline(spark: Any, tmp_path: Path, name: str) -> None:
     assert by_instant(on_spark(spark, _engine(), text, FIXED, 27, tmp_path)) == expected
 
 
+def test_of_long_literals_and_of_what_some_take_for_the_end_of_a_line(
+    spark: Any, tmp_path: Path
+) -> None:
+    text = PREFIX + (
+        'SELECT ?v (ISNUMERIC(?v) AS ?m) (STRSTARTS(STR(?v), "http") AS ?i) (?v < "b" AS ?l) '
+        f"{WINDOWS} WHERE {{ ?s :value ?v }}"
+    )
+    long = '"' + "a\\n" * 40_000 + '"'
+    lines = ('<<( <http://e/a> <http://e/b> "\u2028" )>>', "<http://e/\u2028>")
+    timeline: list[Element] = [
+        ("http://e/s1", 10 + number, ("<http://e/a>", "<http://e/value>", value))
+        for number, value in enumerate((long, f"{long}@en", f"{long}^^<http://e/t>", *lines))
+    ]
+    expected = by_instant(native(Engine(), text, timeline, 27))
+    assert any(expected.values())
+    assert by_instant(on_spark(spark, Engine(), text, timeline, 27, tmp_path)) == expected
+
+
 @examples(2, fixtures=True)
 @given(st.sampled_from(sorted(QUERIES)), st.lists(elements, min_size=2, max_size=8))
 def test_of_random_timelines(

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import responses
 
+from annotations.terms import Term
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM
 from tests.support.csparql_program import engine as static_engine
 from tests.support.csparql_spark import Element, by_instant, native, settings
@@ -16,6 +18,7 @@ from tests.support.eventually import eventually
 from tests.tpf_server.continuous.service.test_web import ROOT, Site
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.spark.execution import SparkExecution, punctuate
 from tpf_server.continuous.spark.server_stream import ServerStream
 
@@ -167,6 +170,14 @@ def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
     both.advance(12)
     assert by_instant(list(execution.results.read())) == by_instant(list(first))
     assert by_instant(list(second.results.read())) == by_instant(list(reader))
+
+
+def test_a_redirect_takes_no_batch() -> None:
+    answer = PeriodicAnswer("q", 1, "CONSTRUCT", (), ((Term("<urn:a>"),) * 3,))
+    with responses.RequestsMock() as mock:
+        mock.post(f"{ROOT}/streams/x", status=301, headers={"Location": "http://near.test/"})
+        with pytest.raises(ContinuousError, match="refused batch b: 301"):
+            ServerStream(f"{ROOT}/streams/x").write("b", [answer])
 
 
 def test_a_select_is_no_stream(tmp_path: Path) -> None:
