@@ -309,8 +309,8 @@ class TaxiQueries:
             if rate and delay is not None:
                 yield Finding(
                     f"{query}, windows of {lengths[0]} minutes: {rounded(rate)} trips per second "
-                    f"of CPU from file to file; the median delay of an answer is "
-                    f"{duration(delay / 1000)}.",
+                    "of CPU from file to file, by blocks; one by one, the median delay of an "
+                    f"answer is {duration(delay / 1000)}.",
                     headline=True,
                 )
         yield from _compared(main)

@@ -95,8 +95,8 @@ def report(rate: float, delay: float, factor: float, same: int, wide: float) -> 
 def test_every_sentence_and_verdict_follows_the_data() -> None:
     one, other = report(200_000, 10, 90, 1, 1.1), report(2000, 1000, 0.5, 0, 9)
     assert one.texts == [
-        "Q1, windows of 30 minutes: 200,000 trips per second of CPU from file to file; the median "
-        "delay of an answer is 10 µs.",
+        "Q1, windows of 30 minutes: 200,000 trips per second of CPU from file to file, by blocks; "
+        "one by one, the median delay of an answer is 10 µs.",
         "Computed anew: 90 times for Q1 the CPU of the engine on the same trips; the answers are "
         "the same.",
     ]
