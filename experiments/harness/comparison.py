@@ -164,13 +164,15 @@ class _OwnColumns:
 def _figures(raw: Path, columns: Sequence[str], name: str) -> dict[FigureName, list[float]]:
     keys = tuple(columns[: columns.index("repetition")])
     values = tuple(columns[columns.index("error") + 1 :])
+    # In a fixed time more requests are better: their rate says it.
+    left_out = {*_PARTS, *(("requests",) if "requests_per_second" in values else ())}
     results = RawData(raw, _OwnColumns(name, keys, values)).results({})
     figures: dict[FigureName, dict[str, list[float]]] = {}
     for row in results.rows:
         named = (*keys, *(part for part in _PARTS if part in values))
         parameters = tuple((column, row[column]) for column in named)
         for column in values:
-            if _NUMBER.fullmatch(row[column]) and column not in _PARTS:
+            if _NUMBER.fullmatch(row[column]) and column not in left_out:
                 repetitions = figures.setdefault(FigureName(name, parameters, column), {})
                 repetitions.setdefault(row["repetition"], []).append(float(row[column]))
     return {

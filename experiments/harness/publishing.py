@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from annotations.wording import counted
 from experiments.errors import ConfigurationError, ExperimentError
 from experiments.harness.items import Check
 from experiments.harness.report import (
@@ -164,9 +163,7 @@ def _summary(measured: Sequence[Section], checks: Sequence[Check]) -> str:
         )
         how += "; quick: small sizes." if section.facts["quick"] else "."
         lines += ["", f"## {section.name}", "", section.question, "", how, ""]
-        lines += [f"- {text}" for text in section.headlines]
-        if section.problems:
-            lines.append(f"- {counted(len(section.problems), 'measurement')} could not be made.")
+        lines += [f"- {text}" for text in (*section.headlines, *section.unmade)]
         for shown in _figures(section):
             lines += ["", f"![{shown.summary}]({shown.image})"]
     return "\n".join(lines) + "\n"

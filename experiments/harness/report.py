@@ -218,6 +218,7 @@ class Section:
     question: str
     facts: Mapping[str, Any]
     problems: list[str]
+    unmade: list[str]
     answers: list[str] = field(default_factory=list)
     answer_figures: list[ShownFigure] = field(default_factory=list)
     headlines: list[str] = field(default_factory=list)
@@ -298,7 +299,9 @@ def _section(
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     raw = RawData(folder / RAW, experiment)
     results = raw.results(facts["left_out"], facts["missing"])
-    section = Section(experiment.name, experiment.question, facts, _problems(results))
+    section = Section(
+        experiment.name, experiment.question, facts, _problems(results), _unmade(results)
+    )
     section.files.append(str((folder / RAW).relative_to(output)))
     if results.rows:
         for item in experiment.report(results):
@@ -355,6 +358,15 @@ def _problems(results: Results) -> list[str]:
         verb = "was" if results.missing == 1 else "were"
         problems.append(f"{counted(results.missing, 'measurement')} {verb} not made.")
     return problems
+
+
+def _unmade(results: Results) -> list[str]:
+    """Say in short what was not measured."""
+    count = len(results.failures) + (results.missing or 0)
+    texts = [f"{counted(count, 'measurement')} could not be made."] if count else []
+    if results.left_out:
+        texts.append(f"Not measured: {'; '.join(results.left_out)}.")
+    return texts + ["The run did not end."] * (results.missing is None)
 
 
 def _in_words(figure: Figure) -> str:

@@ -319,7 +319,8 @@ def _sentences(results: Results, later: Results) -> Iterator[Finding]:
     yield Finding(
         f"{len(results.rows) - wrong:,} of {len(results.rows):,} evaluations on the "
         f"{results.distinct('source')[0]} recording gave exactly the answer of pyoxigraph over the "
-        "facts that were valid at that instant."
+        "facts that were valid at that instant.",
+        headline=wrong > 0,
     )
     for labels in (ON_PAGE, REWRITTEN):
         chosen = later.where(labels=labels, cache="on")

@@ -53,6 +53,21 @@ def test_ratios_with_intervals_by_column(tmp_path: Path) -> None:
     assert back == {"us_mean": False, "events_per_second": False, "rows": None}
 
 
+@pytest.mark.parametrize("rate", ["", ",requests_per_second"])
+def test_requests_are_a_cost_unless_they_were_made_in_a_fixed_time(
+    tmp_path: Path, rate: str
+) -> None:
+    for side, count in (("a", 1000), ("b", 2000)):
+        numbers = [str(count + n) for n in range(3)]
+        rows = [f"Q1,10,{n},0,1,,{each}{rate and f',{each}'}" for n, each in enumerate(numbers)]
+        header = f"query,size,repetition,line,lines,error,requests{rate}"
+        raw = made_up(tmp_path / side, [1.0]) / "made/raw.csv"
+        raw.write_text("\n".join([header, *rows, ""]))
+    (figure,) = compared(tmp_path / "a", tmp_path / "b").figures
+    assert figure.name.column == (rate.removeprefix(",") or "requests")
+    assert figure.exceeds(1.03) is (rate == "")
+
+
 def test_noise_does_not_fail_and_a_slowdown_does(tmp_path: Path) -> None:
     noise = random.Random(1)
     for factor, status in ((1.0, 0), (1.2, 1)):

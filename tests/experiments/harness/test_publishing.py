@@ -56,6 +56,18 @@ def test_the_summary_compares_with_the_papers_and_says_of_which_commit_it_is(
     assert "1 experiment on commit 0123456789ab, in" in summary
 
 
+def test_the_summary_says_what_is_not_in_it(tmp_path: Path) -> None:
+    # Twice each, for one reason.
+    run(tmp_path / "results", Squares(broken={("plain", 1), ("plain", 2)}, unavailable={"shifted"}))
+    publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
+    said = "- 4 measurements could not be made.\n- Not measured: shifted.\n"
+    assert said in (tmp_path / "report/README.md").read_text()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", Squares(stop_after=1))
+    publish_report(tmp_path / "cut", [Squares()], tmp_path / "second")
+    assert "- The run did not end.\n" in (tmp_path / "second/README.md").read_text()
+
+
 def test_both_commits_of_results_are_named_and_no_paths_of_the_machine(tmp_path: Path) -> None:
     run(tmp_path / "results", Squares())
     facts_file = tmp_path / "results" / Squares().name / FACTS

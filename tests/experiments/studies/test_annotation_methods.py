@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from annotations.methods import METHODS
+from experiments.harness.items import Finding
 from experiments.harness.report import write_report
 from experiments.studies.annotation_methods import (
     ON_PAGE,
@@ -101,11 +102,11 @@ def test_the_network_takes_its_time_for_each_request(tmp_path: Path) -> None:
         assert row == {"tick": 0, "seconds": pytest.approx(seconds), "requests": 12}
 
 
-def told(growth: float, graphs: float, far: float) -> Reported:
+def told(growth: float, graphs: float, far: float, right: int = 1) -> Reported:
     rows = [
         raw_row(
             AnnotationMethods, source="irail", method=method, labels=labels, labelling=labelling,
-            cache=cache, latency_ms=latency, tick=tick, right=1, late_seconds=growth,
+            cache=cache, latency_ms=latency, tick=tick, right=right, late_seconds=growth,
             requests=2 + growth * tick * (labelling == "interval"),
             seconds=(far if latency else 1) * (graphs if method == "named-graph" else 1),
         )
@@ -129,3 +130,9 @@ def test_verdicts_and_what_the_network_adds_follow_the_data() -> None:
     assert said[0][0].endswith(" takes 4.25 requests and 750 ms in the mean.")
     assert len(said[0]) == 2
     assert not set(said[0]) & set(said[1])
+
+
+@pytest.mark.parametrize("right", [1, 0])
+def test_wrong_answers_are_in_the_summary(right: int) -> None:
+    findings = [each for each in told(1.0, 0.5, 3.0, right).items if isinstance(each, Finding)]
+    assert [each.headline for each in findings if "exactly the" in each.text] == [not right]
