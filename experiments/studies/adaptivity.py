@@ -31,7 +31,7 @@ _WHEN: Final[dict[Routing, str]] = {
     "reviewed": "reviewed from time to time",
     "per-tuple": "chosen for each row",
 }
-_LABEL: Final = "µs of CPU per element"
+_LABEL: Final = "µs of CPU per element, least of the rounds"
 _BLOCK: Final = 200
 """Elements that an engine takes before another one does."""
 _COLD: Final = 1000

@@ -417,12 +417,11 @@ def _complete(row: Mapping[str, str]) -> bool:
 def _completeness(results: Results, mode: str) -> Iterator[Finding]:
     measured = [row for row in results.where(mode=mode).rows if row["completeness"]]
     fitting = [row for row in measured if _complete(row) or not is_busy(row)]
-    not_answered = [
-        name for name, why in results.failures.items()
-        if f", mode {mode}, " in name and why.startswith(MACHINE_LIMIT)
-    ]  # fmt: skip
-    limited = len(measured) - len(fitting) + len(not_answered)
+    failures = [why for name, why in results.failures.items() if f", mode {mode}, " in name]
+    not_answered = sum(why.startswith(MACHINE_LIMIT) for why in failures)
+    limited, failed = len(measured) - len(fitting) + not_answered, len(failures) - not_answered
     more = f"; in {limited} more the machine was the limit" if limited else ""
+    more += f"; {failed} more failed" if failed else ""
     if not fitting:
         if limited:
             yield Finding(f"CityBench, {mode}: the machine was the limit in all {limited}.")

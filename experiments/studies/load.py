@@ -161,16 +161,16 @@ class Load:
             label = _COLUMNS[column]
             yield Figure(column, label, "triples", label, series, log_x=True, log_y=True)
         yield results.table("Loads", {"triples": "triples", "engine": "engine"}, _COLUMNS)
-        different = [
-            f"{int(size):,}"
-            for size in results.distinct("triples")
-            if len(results.where(triples=size).distinct("version")) > 1
-        ]
-        if len(results.distinct("engine")) > 1:
+        loads = {size: results.where(triples=size) for size in results.distinct("triples")}
+        both = [size for size, each in loads.items() if len(each.distinct("engine")) > 1]
+        different = [size for size in both if len(loads[size].distinct("version")) > 1]
+        if both:
+            sizes = sentence_list([f"{int(size):,}" for size in different or both])
             yield Finding(
-                f"The engines wrote different stores of {sentence_list(different)} triples."
+                f"The engines wrote different stores of {sizes} triples."
                 if different
-                else "All engines wrote the same stores, byte for byte."
+                else f"The engines wrote the same stores of {sizes} triples, byte for byte.",
+                headline=bool(different),
             )
         seconds = results.mean("seconds", triples=_TEN_MILLION, engine=ON_SPARK)
         yield Target("seconds to load 10,000,000 triples with Spark", seconds, 75.0)
