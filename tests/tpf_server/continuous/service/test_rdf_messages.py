@@ -97,6 +97,7 @@ def test_results_are_messages_that_a_stream_takes() -> None:
     now = {"follow": "false"}
     log = site.results("made", "application/n-quads", params=now)
     assert log.headers["Content-Type"] == "application/n-quads; version=1.2-messages"
+    assert site.results("made", LOG["Content-Type"], params=now).content == log.content
     text = log.content.decode()
     said = [set(each.triples) for each in read_messages(text, "application/n-quads", 0)
             if isinstance(each, Element)]  # fmt: skip
