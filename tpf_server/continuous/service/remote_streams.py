@@ -82,7 +82,7 @@ class _Link(ABC):
         self._stopped = threading.Event()
         self._failure: str | None = None
         self._refusal: str | None = None
-        self._retry: float | None = None
+        self._retry = 0.0
         self._taken = self._refused = 0
 
     @property
@@ -120,7 +120,7 @@ class _Link(ABC):
                     _log.exception("%s", self.url)
                     self._failure = f"{self.url}: {error!r}"
                 pause = _FIRST_PAUSE if self._taken > before else min(2 * pause, _LONGEST_PAUSE)
-                wait = pause if self._retry is None else timedelta(seconds=self._retry)
+                wait = max(pause, timedelta(seconds=self._retry))
                 self._clock.wait_until(self._clock.now() + wait, self._stopped)
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -183,7 +183,7 @@ class StreamReader(_Link):
                     if self._stopped.is_set():
                         return
                     self._take(event)
-                self._retry = events.retry
+                self._retry = events.retry or 0.0
                 if self._stopped.is_set():
                     return
         raise self._fail("the connection ended")

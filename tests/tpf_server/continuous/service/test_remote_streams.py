@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -284,6 +285,23 @@ def test_a_reader_asks_again_for_what_could_not_be_kept() -> None:
     assert [batch for _, batch in done.taken] == ["1", "2"]
     assert done.states[1]["reason"] == "the disk is full"
     assert done.last["refused"] == 0
+
+
+def test_no_server_makes_a_reader_ask_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[timedelta] = []
+
+    class Noting(SystemClock):
+        def wait_until(self, instant: Any, cancelled: Event | None = None) -> bool:
+            waits.append(instant - self.now())
+            return cancelled is None or not cancelled.wait(0.001)
+
+    monkeypatch.setattr(
+        "tests.tpf_server.continuous.service.test_remote_streams.SystemClock", Noting
+    )
+    for stated, least in (("0", 0.9), ("9000", 8.9)):
+        waits.clear()
+        Reading((200, EVENTS, f"retry: {stated}\n\n{emission(1, added=[TRIPLE])}"))
+        assert waits[0].total_seconds() > least
 
 
 class Fed:
