@@ -156,6 +156,11 @@ class SharedPlan:
         self.variables = () if self.graph.query.form == "ASK" else in_scope(self.graph.pattern)
         self._cache: dict[object, DataFrame] = {}
 
+    def close(self) -> None:
+        """Free what Spark keeps for it."""
+        for each in self._cache.values():
+            each.unpersist()
+
     def frame(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
         """Answer at each of these instants: `AT`, `RANK`, and the values of variables."""
         bounds = self._bounds(instants)
@@ -396,6 +401,13 @@ class MicroBatches:
         self._forget(queries)
         return answers
 
+    def close(self) -> None:
+        """Free what Spark keeps of elements and plans."""
+        for each in self._retained:
+            each.frame.unpersist()
+        for plan in self._plans.values():
+            plan.close()
+
     def _close(self, stream: Term, until: int) -> None:
         self.closed[stream] = max(until, self.closed.get(stream, until))
 
@@ -463,20 +475,23 @@ class MicroBatches:
             if instants := query.due(self.closed):
                 key = (query.shape, instants, max(query.since, oldest))
                 groups.setdefault(key, []).append(query)
+        plans = {
+            members: self._plans.get(members) or SharedPlan(self._session, members)
+            for members in [tuple(group) for group in groups.values()]
+        }
+        # Those whose queries are not due now will be.
+        waiting = set(queries).difference(*plans)
+        kept = {key: plan for key, plan in self._plans.items() if waiting.issuperset(key)} | plans
+        for key in self._plans.keys() - kept.keys():
+            self._plans[key].close()
+        self._plans = kept
         result: list[Answered] = []
         frames: list[tuple[SharedPlan, tuple[int, ...], DataFrame]] = []
-        plans: dict[tuple[WindowQuery, ...], SharedPlan] = {}
-        for (_, instants, since), group in groups.items():
-            members = tuple(group)
-            plan = plans[members] = self._plans.get(members) or SharedPlan(self._session, group)
+        for ((_, instants, since), group), plan in zip(groups.items(), plans.values(), strict=True):
             try:
                 frames.append((plan, instants, plan.frame(self._elements(since), instants)))
             except ContinuousError as error:
                 result += [(each, error) for each in group]
-        # Those that are not due now will be.
-        self._plans = {
-            key: plan for key, plan in (self._plans | plans).items() if set(key) <= set(queries)
-        }
         for (plan, instants, _), rows in zip(frames, self._rows(frames), strict=True):
             if isinstance(rows, ContinuousError):
                 result += [(each, rows) for group in plan.queries.values() for each in group]

@@ -385,6 +385,7 @@ class SparkExecution:
             batches, step = self._opened(files_per_trigger)
             while step():
                 pass
+            batches.close()
             return batches.progress
 
     def start(self, every: float = 1.0) -> SparkRun:

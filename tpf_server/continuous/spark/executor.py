@@ -289,6 +289,9 @@ class SparkExecutor:
         if folder is not None:
             with contextlib.suppress(Exception):  # Java may be gone
                 folder.remove()
+        if job.batches is not None:
+            with contextlib.suppress(Exception):
+                job.batches.close()
         job.ended.set()
 
     def _batches(self, job: SparkJob, folder: Folder) -> None:

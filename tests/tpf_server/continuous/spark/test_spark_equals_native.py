@@ -189,6 +189,33 @@ def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str)
         assert answered(texts[:2])[1] == jobs
 
 
+def test_spark_keeps_nothing_of_runs_that_ended_and_of_plans_that_others_replaced(
+    spark: Any, tmp_path: Path
+) -> None:
+    kept = spark.sparkContext._jsc.getPersistentRDDs
+    before = len(kept())
+    text = PREFIX + QUERIES["aggregate"].format(WINDOWS)
+    # The last elements are in windows to come.
+    assert any(by_instant(on_spark(spark, _engine(), text, FIXED, 21, tmp_path / "run")).values())
+    assert len(kept()) <= before
+    pattern, constants = DIFFERING["static"]
+    written = write(tmp_path / "batches", ["http://e/s1", "http://e/s2"], FIXED)
+    paths = {Term(f"<{name}>"): [str(next(each.iterdir()))] for name, each in written.items()}
+    declared = dict.fromkeys(paths, frozenset({Term("<http://e/value>")}))
+    static = _engine().static
+    queries = [
+        window_query(PREFIX + pattern.format(WINDOWS, each), static, predicates=declared)[1]
+        for each in constants
+    ]
+    batches = MicroBatches(spark)
+    batches.process(0, paths, queries[:1], 27)
+    batches.process(1, paths, queries, 27)
+    batches.process(2, {}, queries, 33)
+    assert len(batches._plans) == 1
+    batches.close()
+    assert len(kept()) <= before
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
