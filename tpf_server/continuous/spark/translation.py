@@ -445,11 +445,12 @@ def _value(aggregate: Aggregate) -> Column:
             joined = sql.array_join(sql.sort_array(sql.collect_list(texts)), separator)
             value = sql.concat(sql.lit('"'), joined, sql.lit('"'))
             return sql.when(sql.count_if(texts.isNull()) == 0, value)
-    kind = terms.rank(term)
-    total = sql.sum(terms.exact_number(term))
-    floating = sql.sum(terms.number(term))
+    kind, number, exact = terms.rank(term), terms.number(term), terms.exact_number(term)
+    # Of more digits than Spark's decimals have there is no exact sum.
+    total = sql.when(sql.count_if((kind < _FLOAT) & exact.isNull()) == 0, sql.try_sum(exact))
+    floating = sql.sum(number)
     highest = sql.max(kind)
-    failures = sql.count_if(kind.isNull())
+    failures = sql.count_if(number.isNull())
     if aggregate.name == "MEDIAN":
         ordered = sql.sort_array(sql.collect_list(sql.struct(terms.order_key(term), term)))
         count = sql.count(term)

@@ -115,6 +115,11 @@ NUMBERS: Timeline = [
         ("b", 7, "integer"), ("c", "1.5", "float"), ("c", "0.1", "float"), ("c", 2, "integer"),
     ]
 ]  # fmt: skip
+ILL_TYPED: Timeline = NUMBERS + [
+    (STREAMS[0], 0, (f"<http://e/{s}>", "<http://e/value>", f'"{v}"{XSD}{kind}>'))
+    for s, kind in [("d", "integer"), ("f", "decimal"), ("g", "double")]
+    for v in ("abc", 1, 2)
+]
 FIXED = {
     "median": (
         NUMBERS,
@@ -125,6 +130,11 @@ FIXED = {
     "floats": (
         NUMBERS,
         "SELECT ?s (SUM(?v) AS ?m) (AVG(?v) AS ?d) {0} WHERE {{ ?s :value ?v }} GROUP BY ?s",
+    ),
+    "sums of what is no number": (
+        ILL_TYPED,
+        "SELECT ?s (SUM(?v) AS ?m) (AVG(?v) AS ?d) (MEDIAN(?v) AS ?e) {0} "
+        "WHERE {{ ?s :value ?v }} GROUP BY ?s",
     ),
     "nothing": (
         NUMBERS,
@@ -248,6 +258,23 @@ def test_a_static_part_with_far_more_solutions_than_triples(spark: Any, tmp_path
     windows = spark.createDataFrame(contents(WIDE, [], [50]), CONTENT)
     with pytest.raises(UnsupportedContinuousQueryError, match="far more solutions"):
         execution.answers(windows, [50])
+
+
+def test_a_sum_of_too_many_digits_is_unbound(spark: Any, tmp_path: Path) -> None:
+    session_settings(spark)
+    text = PREFIX + f"SELECT ?s (SUM(?v) AS ?n) {WIDE[0]} WHERE {{ ?s :value ?v }} GROUP BY ?s"
+    execution = SparkExecution(spark, text, Engine().static, {STREAMS[0]: tmp_path}, tmp_path)
+    rows = [
+        (50, f"<{STREAMS[0]}>", f"<http://e/{s}>", "<http://e/value>", f'"{v}"{XSD}integer>', 1)
+        for s, v in [("a", 10**24), ("a", 1), ("b", 10**20 - 1), ("b", 10**20 - 2), ("c", 1)]
+    ]
+    (found,) = execution.answers(spark.createDataFrame(rows, CONTENT), [50])
+    expected = [
+        ("<http://e/a>", None),
+        ("<http://e/b>", None),
+        ("<http://e/c>", f'"1"{XSD}integer>'),
+    ]
+    assert solutions(found.variables, found.rows) == solutions(found.variables, expected)
 
 
 def test_texts_are_put_together_in_their_own_order(spark: Any, tmp_path: Path) -> None:
