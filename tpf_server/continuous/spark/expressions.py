@@ -190,7 +190,8 @@ class Expressions:
         if _is_duration(left) or _is_duration(right):
             raise _NotInSql
         if _arithmetical(left) or _arithmetical(right):
-            return self._number(left) == self._number(right)
+            value = self._number(left)
+            return (value == self._number(right)) & ~sql.isnan(value)
         one, other = self._term(left), self._term(right)
         if _is_iri(left) or _is_iri(right):
             return one == other

@@ -144,6 +144,10 @@ FIXED = {
         MANY,
         "SELECT ?v ?w {0} WHERE {{ ?s :value ?v . ?t :value ?w FILTER(?v = ?w) }}",
     ),
+    "equal sums": (
+        MANY,
+        "SELECT ?v (?v + 0 = ?v AS ?e) {0} WHERE {{ ?s :value ?v FILTER(?v - 1 != ?v * 1) }}",
+    ),
     "unequal": (
         MANY,
         "SELECT ?v ?w {0} WHERE {{ ?s :value ?v . ?t :value ?w FILTER(?v != ?w) }}",
