@@ -265,15 +265,16 @@ class _Views:
         bare = request.method == "PUT" and not (
             request.content_length or "Transfer-Encoding" in request.headers
         )
-        body = b"" if bare else self._body()
+        # Of a body that cannot be read no stream is made.
+        pushed = None if bare else self._elements(self._body())
         created = False
         if request.method == "PUT":
             predicates = request.args.getlist("predicate") or None
             created = self._service.create_stream(name, predicates)
-        if bare:
+        if pushed is None:
             return Response(status=201 if created else 204)
         batch = request.args.get("batch")
-        receipt = self._service.push(name, self._elements(body), batch=batch)
+        receipt = self._service.push(name, pushed, batch=batch)
         result: dict[str, Any] = {
             "accepted": receipt.accepted,
             "dropped": receipt.dropped,

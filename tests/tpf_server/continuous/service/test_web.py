@@ -593,7 +593,11 @@ def test_a_put_may_bring_elements(site):
     body = json.dumps(element(1)).encode()
     made = site.session.put(url, body, headers=TOKEN | NDJSON)
     assert (made.status_code, made.json()["accepted"]) == (200, 1)
-    fresh = site.session.put(f"{ROOT}/streams/fresh", body, headers=TOKEN | NDJSON)
+    url = f"{ROOT}/streams/fresh"
+    for kind, status in (("image/png", 415), ("text/turtle", 400)):
+        refused = site.session.put(url, body, headers=TOKEN | {"Content-Type": kind})
+        assert (refused.status_code, site.session.get(url).status_code) == (status, 404)
+    fresh = site.session.put(url, body, headers=TOKEN | NDJSON)
     assert fresh.status_code == 201
 
 
