@@ -657,7 +657,8 @@ class StaticUpdates:
 
     def explain(self, clauses: Iterable[ServiceClause]) -> dict[str, Any]:
         """Return the state of the services of a query."""
-        graphs = [self._services[clause] for clause in clauses if clause in self._services]
+        # Another thread may release some of them.
+        graphs = [each for each in map(self._services.get, clauses) if each is not None]
         state: dict[str, Any] = {"services": [graph.state for graph in graphs]} if graphs else {}
         for graph in graphs:
             if graph.reason is not None:
