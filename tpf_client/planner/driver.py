@@ -71,6 +71,10 @@ PAUSE: Sequence[Request] = []
 """What a task yields to go on only when nothing else does; it is resumed with no pages."""
 
 
+class Outcomes(list[Request]):
+    """Requests, as a task yields them, for each of which it is sent the page or the error."""
+
+
 class Send(NamedTuple):
     """A request to send; `deliver` takes the page or error, in any thread."""
 
@@ -337,7 +341,7 @@ class Driver:
                 if over:
                     return
                 answer = self._measured(answer)
-                if isinstance(answer, BaseException):
+                if isinstance(answer, BaseException) and not isinstance(requests, Outcomes):
                     over = True
                     resume(answer)
                     return

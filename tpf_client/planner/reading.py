@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from annotations.labels import Fact
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
@@ -12,7 +12,7 @@ from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page, PageMetadata
-from tpf_client.planner.driver import PAUSE, Task
+from tpf_client.planner.driver import PAUSE, Outcomes, Task
 
 T = TypeVar("T")
 
@@ -63,22 +63,30 @@ class Content:
 
 
 def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
-    """Run several tasks concurrently; return their results in order."""
+    """Run several tasks concurrently; return their results in order.
+
+    An error goes to the task that sent the request, which may know what to do.
+    """
     results: dict[int, T] = {}
     asked: dict[int, Sequence[Request]] = {}
 
-    def advance(number: int, pages: Sequence[Page] | None) -> None:
-        task = tasks[number]
+    def advance(number: int, pages: Sequence[Any] | None) -> None:
+        task, requests = tasks[number], asked.pop(number, ())
+        errors = [each for each in pages or () if isinstance(each, BaseException)]
         try:
-            asked[number] = next(task) if pages is None else task.send(pages)
+            if pages is None:
+                asked[number] = next(task)
+            elif errors and not isinstance(requests, Outcomes):
+                asked[number] = task.throw(errors[0])
+            else:
+                asked[number] = task.send(pages)
         except StopIteration as stop:
-            asked.pop(number, None)
             results[number] = stop.value
 
     for number in range(len(tasks)):
         advance(number, None)
     while asked:
-        pages = yield [request for requests in asked.values() for request in requests]
+        pages = yield Outcomes(request for requests in asked.values() for request in requests)
         start = 0
         for number, requests in list(asked.items()):
             advance(number, pages[start : start + len(requests)])

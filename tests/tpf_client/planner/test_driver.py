@@ -1,14 +1,18 @@
 """The tasks of a query: what they wait for."""
 
+from collections.abc import Callable
 from contextlib import closing
+from typing import Any, cast
 
 import pytest
 
 from annotations.clock import SystemClock
-from tpf_client.errors import SourceError
+from tpf_client.errors import HttpError, SourceError
 from tpf_client.fragments.fetcher import Request
+from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.driver import Driver, Task, finished
+from tpf_client.planner.reading import together
 
 
 def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
@@ -21,3 +25,41 @@ def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
             finished(driver.run(task()), driver)
         assert driver.idle
         assert not driver.step()
+
+
+class Answering:
+    """In place of a fetcher: pages of some servers, errors of the others.
+
+    Args:
+        there: the servers that answer.
+    """
+
+    parallelism = 0
+    limits = Limits()
+
+    def __init__(self, there: str) -> None:
+        self._there = there
+
+    def submit(self, request: Request, done: Callable[[Any], None], *_: object) -> None:
+        known = request.url.startswith(self._there)
+        done(request.url if known else HttpError(request.url, 404, "Not Found"))
+
+
+def _patient(url: str) -> Task[str]:
+    """What is at a URL, or else what is elsewhere."""
+    try:
+        pages: Any = yield [Request(url)]
+    except HttpError:
+        pages = yield [Request("http://there.test/instead")]
+    return str(pages[0])
+
+
+def test_what_a_task_knows_to_do_about_an_error_it_does_among_others_too() -> None:
+    there, gone = "http://there.test/a", "http://gone.test/a"
+    driver = Driver(cast(Any, Answering("http://there.test/")))
+    tasks = [together([_patient(there), _patient(gone)]), together([_patient(gone)])]
+    expected = [[there, "http://there.test/instead"], ["http://there.test/instead"]]
+    assert finished(driver.run(together(tasks)), driver) == expected
+    driver = Driver(cast(Any, Answering("http://nowhere.test/")))
+    with pytest.raises(HttpError, match="instead"):
+        finished(driver.run(together([_patient(gone), _patient(gone)])), driver)
