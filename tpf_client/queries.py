@@ -655,7 +655,7 @@ class Queries:
             return (yield from driver.run(task)).source
         use = SourceUse(once=True)
         sources = [FragmentSource(self._fetcher, url, use=use) for url in self._urls]
-        return sources[0] if len(sources) == 1 else UnionSource(sources)
+        return sources[0] if len(sources) == 1 else UnionSource(sources, once=True)
 
 
 def _seconds(value: float | None) -> timedelta | None:

@@ -14,14 +14,15 @@ from tpf_client.planner.source import Estimate, Source
 class UnionSource:
     """The quads of all these sources, each once; a `Source` for one query.
 
-    A source without a match is not asked for narrower patterns. Instants are on the first one's
-    clock.
+    A source without a match is not asked for narrower patterns; unless `once`, the first page tells
+    each time whether it still has none. Instants are on the first one's clock.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], *, once: bool = False) -> None:
         self.url = sources[0].url
         self._sources = tuple(sources)
-        self._empty: dict[Source, list[QuadPattern]] = {source: [] for source in sources}
+        self._once = once
+        self._empty: dict[Source, set[QuadPattern]] = {source: set() for source in sources}
 
     def now(self) -> datetime:
         return self._sources[0].now()
@@ -41,7 +42,7 @@ class UnionSource:
         estimates = yield from together([source.estimate(pattern) for source in sources])
         for source, each in zip(sources, estimates, strict=True):
             if each.count == 0:
-                self._empty[source].append(pattern)
+                self._empty[source].add(pattern)
         if not estimates:
             return Estimate(0, 0, 0)
         return Estimate(
@@ -54,12 +55,13 @@ class UnionSource:
     def read(self, asked: ReadRequest) -> Task[Content]:
         """Read all matches, or the first pages; duplicates come once."""
         ours = self._sources[0]
-        sources = self._asked(asked.pattern) or [ours]
+        sources = (self._asked(asked.pattern) or [ours]) if self._once else self._sources
         shifts = [source.now() - ours.now() for source in sources]
         contents = yield from together(
             [
-                source.read(
-                    asked if asked.at is None else replace(asked, at=shifted(asked.at, shift))
+                self._read(
+                    source,
+                    asked if asked.at is None else replace(asked, at=shifted(asked.at, shift)),
                 )
                 for source, shift in zip(sources, shifts, strict=True)
             ]
@@ -83,12 +85,21 @@ class UnionSource:
             all(content.complete for content in aligned),
         )
 
+    def _read(self, source: Source, asked: ReadRequest) -> Task[Content]:
+        wider = self._without_match(source, asked.pattern)
+        if wider is not None and not self._once:
+            first_page = ReadRequest(wider, asked.at, anew=asked.anew, more=lambda _: False)
+            content = yield from source.read(first_page)
+            if content.complete and not content.facts:
+                return content
+            self._empty[source].discard(wider)
+        return (yield from source.read(asked))
+
+    def _without_match(self, source: Source, pattern: QuadPattern) -> QuadPattern | None:
+        return next((each for each in self._empty[source] if _covers(each, pattern)), None)
+
     def _asked(self, pattern: QuadPattern) -> list[Source]:
-        return [
-            source
-            for source in self._sources
-            if not any(_covers(wider, pattern) for wider in self._empty[source])
-        ]
+        return [each for each in self._sources if self._without_match(each, pattern) is None]
 
 
 def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:

@@ -95,3 +95,37 @@ def test_the_answer_is_that_of_all_facts_together(
     assert platforms.log
     delays.close()
     platforms.close()
+
+
+@pytest.mark.parametrize("page_labels", [True, False])
+def test_what_comes_to_a_dataset_that_had_none_is_seen(tmp_path: Path, page_labels: bool) -> None:
+    """Until then it is not asked about each train."""
+    one = _open(tmp_path / "one", None, True, BASE)
+    other = _open(tmp_path / "other", one.clock, page_labels, OTHER)
+    delays = [
+        Fact(Quad(_train(n), iri(EX + "delay"), literal(str(n))), Expiration(START + 60 * STEP))
+        for n in TRAINS
+    ]
+    one.publish(delays[1:])
+    other_asked: list[int] = []
+
+    def publish() -> None:
+        other_asked.append(sum("train%2F" in path for _, path in other.log))
+        other.publish(delays[:1])
+
+    one.clock.schedule(START + 2 * STEP, publish)
+    session = WsgiSession()
+    session.mount(BASE, WsgiAdapter(one.app))
+    session.mount(OTHER, WsgiAdapter(other.app, other.log))
+    query = QUERY.partition(" OPTIONAL")[0] + " }"
+    with Client(
+        one.url, OTHER + "trains", session=session, clock=one.clock, parallelism=0
+    ) as client:
+        *_, last = client.stream(query, until=START + 4 * STEP, quiet=True)
+    one.close()
+    other.close()
+    # Each train has two signs.
+    assert Counter(str(each["train"]) for each in last.results) == {
+        f"{EX}train/{n}": 2 for n in TRAINS
+    }
+    assert other_asked == [0]
