@@ -225,6 +225,7 @@ class PlannedQuery:
 
     def told_rows(self) -> list[Row]:
         """Return the answer as last sent; without order after a failure."""
+        self.hold_back()
         changed = {solution: count for solution, count in self.held_back.items() if count}
         if not changed:
             return self.rows()
@@ -440,24 +441,22 @@ class Streamer:
     def _steps(self) -> Generator[Ask | Tick | datetime]:
         detected = yield from self.driver.run(self._detect())
         running = yield from self._start(detected)
-        first, without_service, failures, checked_at = True, False, 0, running.now()
-        schedule = self._how.schedule
+        first, anew, failures, checked_at = True, False, 0, running.now()
         before: list[Row] | None = None
         waited: datetime | None = None
         while True:
             self.began = self.clock.now()
             try:
                 self.driver.begin()
-                detected = running.detected
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
                     detected = detected.extended((yield from self.driver.run(self._detect())))
-                forgiven = not first and self._forgive()
-                changed = not detected.like(running.detected)
-                if changed or running.outgrown or forgiven or without_service:
+                # Where planning fails, the next evaluation plans.
+                anew = anew or (not first and self._forgive())
+                if anew or running.outgrown or not detected.like(running.detected):
                     before = running.told_rows() if before is None else before
                     running = yield from self._start(detected)
-                    without_service = False
+                    anew = False
                 # Later bounds of the server's clock may be wider than those that we waited by.
                 reached = running.now() if waited is None else max(running.now(), waited)
                 if self._listener is not None:
@@ -466,7 +465,7 @@ class Streamer:
                 at = yield from running.evaluation.bring_up_to(reached)
             except ServiceError as error:
                 self._leave_out(error)
-                without_service = True
+                anew = True
                 continue
             except SourceError as error:
                 # Facts that expire faster than they are read today may be read in time later.
@@ -613,7 +612,6 @@ class Streamer:
         again: datetime | None,
         before: list[Row] | None,
     ) -> Tick:
-        running.hold_back()
         now = running.now()
 
         def last_answer() -> list[Row]:

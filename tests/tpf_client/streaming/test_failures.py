@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -11,17 +12,18 @@ from typing import Any
 import pytest
 import requests
 
-from annotations.clock import ManualClock
+from annotations.clock import ManualClock, SystemClock
 from annotations.labels import Expiration, Fact, Labelling
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
-from tpf_client.errors import ConnectionFailedError, UnstableError
+from tpf_client.errors import ConnectionFailedError, LimitError, UnstableError
 from tpf_client.fragments.responses import Limits
+from tpf_client.planner.budget import Allowance, Budget
 from tpf_client.stream import Update
-from tpf_client.streaming.streamer import Schedule
+from tpf_client.streaming.streamer import Schedule, Streamer, Tick
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings
@@ -160,13 +162,11 @@ def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
     assert answer.to_json().get("boolean", 0) is (True if form == "ASK" else 0)
 
 
-@pytest.mark.parametrize("hiccup", [False, True])
-def test_a_silent_service_that_fails_is_left_out_for_some_time(
-    tmp_path: Path, *, hiccup: bool
-) -> None:
+@pytest.mark.parametrize("hiccup", [0, 3, 6])
+def test_a_silent_service_that_fails_is_left_out_for_some_time(tmp_path: Path, hiccup: int) -> None:
     """The rest of the query goes on without its values, and gets them when it is back.
 
-    Also where the dataset itself fails once, right after the service.
+    Also where the dataset itself fails once: right after the service, or when that is tried again.
     """
     ex, other = "http://example.org/", "http://other.test/"
     (tmp_path / "a").mkdir()
@@ -189,29 +189,53 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(
     faulty = Faulty(
         there.app, lambda _: "garbage" if (here.clock.now() - START) // minute in out else ""
     )
-    hiccups = Faulty(
-        here.app, lambda _: "garbage" if hiccup and faulty.failed and not hiccups.failed else ""
-    )
+
+    def fails_once(_count: int) -> str:
+        now = (here.clock.now() - START) // minute
+        return "garbage" if faulty.failed and 0 < hiccup <= now and not hiccups.failed else ""
+
+    hiccups = Faulty(here.app, fails_once)
     session = WsgiSession()
     session.mount(BASE, WsgiAdapter(hiccups))
     session.mount(other, WsgiAdapter(faulty))
     sized = f"SERVICE SILENT <{other}trains> {{ ?s <{ex}size> ?z }}"
     query = f"SELECT ?s ?z {{ ?s <{ex}board> ?b {sized} }}"
     seen, errors = {}, 0
+    added_up = Counter[tuple[str | None, ...]]()
     with Client(here.url, session=session, clock=here.clock, parallelism=0) as client:
         for update in client.stream(query, until=START + 9.5 * minute):
             if update.error is not None:
                 errors += 1
                 continue
             now = round((update.at - START) / minute)
+            added_up.update(each.row for each in update.added)
+            added_up.subtract(each.row for each in update.removed)
             (row,) = update.results
+            assert {each: n for each, n in added_up.items() if n} == {row.row: 1}
             assert str(row["s"]) == f"{ex}{now}"
             seen[now] = str(row["z"]) if "z" in row else None
     here.close()
     there.close()
     assert seen == {n: None if n in out else str(n) for n in range(10)}
     assert faulty.failed
-    assert errors == hiccups.failed == hiccup
+    assert errors == hiccups.failed == min(hiccup, 1)
+
+
+def test_a_limit_that_is_met_as_an_evaluation_ends_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget(SystemClock(), Allowance())
+    tick = Streamer._tick
+
+    def slowly(*arguments: Any) -> Tick:
+        budget.stop(LimitError("enough"))
+        return tick(*arguments)
+
+    monkeypatch.setattr(Streamer, "_tick", slowly)
+    with LiveServer(tmp_path) as server, server.client() as client:
+        stream = client.stream("SELECT * { ?s ?p ?o }", budgets=lambda: nullcontext(budget))
+        with pytest.raises(LimitError, match="enough"):
+            next(iter(stream))
 
 
 STREAM_TIME = timedelta(minutes=2)
