@@ -430,6 +430,8 @@ class Streamer:
                 budget.on_stop(self.driver.close)
                 while isinstance(step := next(steps, None), Ask):
                     yield step
+                if budget.error is not None:
+                    raise budget.error
             if step is None:
                 return
             yield step
