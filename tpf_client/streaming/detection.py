@@ -58,6 +58,8 @@ Binding: TypeAlias = dict[Variable, Term]
 
 MOST_BINDINGS = 1_000_000
 """Of one pattern: so many facts, each with its labels."""
+_MOST_COSTS = 10_000
+"""So many patterns whose counts are kept: some are of one key."""
 
 
 @dataclass(slots=True)
@@ -90,16 +92,16 @@ class Matcher:
         rest = list(patterns)
         if derived is not None:
             yield from self._extend(result, rest.pop(0), at, derived)
+        costs: dict[QuadPattern, tuple[int | None, int]] = {}
         if result.bindings:
-            yield from together([self._cost(pattern) for pattern in rest])
+            known = yield from together([self._cost(pattern) for pattern in rest])
+            costs = dict(zip(rest, known, strict=True))
 
         def requests(pattern: QuadPattern, _bound: set[Variable]) -> float:
             # Without bindings nothing more is read.
             if not result.bindings:
                 return 0
-            return _plan(
-                pattern, result.bindings, *self._costs[canonical_pattern(pattern)]
-            ).requests
+            return _plan(pattern, result.bindings, *costs[pattern]).requests
 
         bound = result.bindings[0] if result.bindings else ()
         for pattern in greedy_order(rest, variables_of_quad, requests, bound):
@@ -126,11 +128,14 @@ class Matcher:
 
     def _cost(self, pattern: QuadPattern) -> Task[tuple[int | None, int]]:
         name = canonical_pattern(pattern)
-        if name not in self._costs:
+        cost = self._costs.get(name)
+        if cost is None:
             estimate = yield from self._source.estimate(name)
             pages = None if estimate.pages is None else estimate.pages + 1
-            self._costs[name] = (pages, estimate.block)
-        return self._costs[name]
+            if len(self._costs) >= _MOST_COSTS:
+                self._costs.clear()
+            cost = self._costs[name] = (pages, estimate.block)
+        return cost
 
 
 @dataclass(frozen=True, slots=True)

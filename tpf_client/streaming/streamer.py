@@ -581,6 +581,7 @@ class Streamer:
         removed = [(each, -n) for each, n in changes if n < 0]
         spans = running.validity.spans(come, at)
         all_warnings = dict.fromkeys([*running.detected.warnings, *running.evaluation.warnings])
+        running.evaluation.warnings.clear()
         warnings = tuple(each for each in all_warnings if each not in self._reported)
         if len(self._reported) < MANY_WARNINGS:
             self._reported.update(warnings)

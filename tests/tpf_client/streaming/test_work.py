@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from annotations.labels import Expiration, Fact
 from annotations.methods import METHODS
-from annotations.terms import Quad, Term, iri, literal
+from annotations.terms import Quad, QuadPattern, Term, Variable, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Stream, Update
 from tpf_client.dataflow.node import Meter
+from tpf_client.planner.driver import Task
 from tpf_client.planner.live_fragment import HeldFacts
-from tpf_client.streaming import streamer
+from tpf_client.planner.reading import Content, ReadRequest
+from tpf_client.planner.source import Estimate
+from tpf_client.streaming import detection, streamer
+from tpf_client.streaming.detection import Matcher
 
 EX = "http://example.org/"
 FACTS = 1000
@@ -216,3 +220,26 @@ def test_what_many_streams_keep(tmp_path: Path) -> None:
             tracemalloc.stop()
     print(f"{STREAMS} streams of {SENSORS} rows: {kept / 1000:.0f} kB each")  # noqa: T201 - with -s
     assert kept < 250_000
+
+
+class Nothing:
+    """A source without a match."""
+
+    url = "urn:none"
+
+    def estimate(self, _pattern: QuadPattern) -> Task[Estimate]:
+        yield from ()
+        return Estimate(0, 0, 0)
+
+    def read(self, _asked: ReadRequest) -> Task[Content]:
+        yield from ()
+        return Content((), START, START, None, None, dynamic=False)
+
+
+def test_of_keys_that_were_looked_up_once_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "_MOST_COSTS", 5)
+    matcher = Matcher(cast(Any, Nothing()))
+    for number in range(30):
+        pattern = QuadPattern(_room(number), iri(EX + "value"), Variable("?v"), Variable("?g"))
+        assert list(matcher.match([pattern], None)) == []
+        assert 0 < len(matcher._costs) <= 5
