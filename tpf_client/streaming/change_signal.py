@@ -62,6 +62,7 @@ class _Signal:
         self._url = url
         self._heard: list[Heard] = []
         self._last: str | None = None
+        self._lock = threading.Lock()
         self._up = False
         self._end = threading.Event()
 
@@ -70,10 +71,11 @@ class _Signal:
         return self._end.is_set()
 
     def add(self, heard: Heard) -> None:
-        self._heard.append(heard)
-        if self._up:
-            # What was read before may have changed before this.
-            heard(True, None)
+        with self._lock:
+            self._heard.append(heard)
+            if self._up:
+                # What was read before may have changed before this.
+                heard(True, None)
 
     def remove(self, heard: Heard) -> None:
         if heard in self._heard:
@@ -95,9 +97,8 @@ class _Signal:
             except Exception as error:  # noqa: BLE001 - who follows would go on to believe it
                 failures += 1
                 _log.warning("changes at %s could not be read", self._url, exc_info=error)
-            was_up, self._up = self._up, False
-            if was_up:
-                self._tell(frozenset())
+            if self._up:
+                self._tell(frozenset(), up=False)
             self._end.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
 
     def _listen(self) -> None:
@@ -106,12 +107,13 @@ class _Signal:
             first = self._last is None
             if event.id is not None:
                 self._last = event.id or None
-            self._up = True
             self._tell(None if first else _predicates(event.data))
 
-    def _tell(self, predicates: frozenset[str] | None) -> None:
-        for heard in tuple(self._heard):
-            heard(self._up, predicates)
+    def _tell(self, predicates: frozenset[str] | None, *, up: bool = True) -> None:
+        with self._lock:
+            self._up = up
+            for heard in tuple(self._heard):
+                heard(up, predicates)
 
 
 def _predicates(data: str) -> frozenset[str] | None:

@@ -103,7 +103,7 @@ class ChangeListener:
         self._all = False
         self._ended = False
         self.news = False
-        """Whether something was heard that no evaluation knows of."""
+        """Whether something was heard since the query last looked."""
 
     def follow(self, urls: Sequence[str]) -> None:
         """Listen at these URLs from now on, and nowhere else."""
@@ -139,6 +139,8 @@ class ChangeListener:
         """Hand the signals received to an evaluation that begins."""
         with self._lock:
             self.news = False
+            # What it comes to look at meanwhile is of interest, too.
+            self._interest = None
             changed, self._changed = frozenset(self._changed), set()
             every, self._all = self._all, False
             up = bool(self._up) and all(self._up.values())
@@ -153,8 +155,11 @@ class ChangeListener:
         with self._lock:
             self._interest = evaluation.predicates()
         soonest = shifted(clock.now(), max(schedule.min_interval, schedule.least))
+        heard = False
         while clock.now() < wake and not self._ended:
-            if not self.news:
+            with self._lock:
+                heard, self.news = heard or self.news, False
+            if not heard:
                 yield wake
             elif clock.now() < soonest:
                 yield min(soonest, wake)
@@ -481,7 +486,7 @@ class Streamer:
                 yield self._failure(running, error, None if over else again, before)
                 if over:
                     return
-                yield self.clock.now() + pause
+                yield from self._pause(self.clock.now() + pause, running)
                 waited = None
                 continue
             self.evaluations += 1
@@ -497,12 +502,15 @@ class Streamer:
             first, failures = False, 0
             if instant is None:
                 return
-            wake = running.evaluation.source.wake_at(instant)
-            waited = instant
-            if self._listener is None:
-                yield wake
-            elif (yield from self._listener.wait(wake, self.clock, schedule, running.evaluation)):
-                waited = None
+            early = yield from self._pause(running.evaluation.source.wake_at(instant), running)
+            waited = None if early else instant
+
+    def _pause(self, wake: datetime, running: PlannedQuery) -> Generator[datetime, None, bool]:
+        if self._listener is None:
+            yield wake
+            return False
+        schedule, evaluation = self._how.schedule, running.evaluation
+        return (yield from self._listener.wait(wake, self.clock, schedule, evaluation))
 
     def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
         due = tick.valid_until

@@ -1,21 +1,26 @@
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, cast
 
 import pytest
 import requests
 
+from annotations.clock import ManualClock
 from annotations.event_reader import ServerEvent
+from tests.support.eventually import eventually
+from tests.support.live_server import START
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client import Client
 from tpf_client.errors import SourceError
 from tpf_client.stream import Stream, Update
 from tpf_client.streaming import change_signal
-from tpf_client.streaming.change_signal import ChangeSignals
+from tpf_client.streaming.change_signal import ChangeSignals, Heard
+from tpf_client.streaming.streamer import ChangeListener, Schedule
 
 QUERY = "SELECT ?s ?d { ?s <urn:delay> ?d . ?s <urn:headsign> ?h }"
 CONFIG = "[datasets.trains]\nlive = true\nmax_age = "
@@ -175,3 +180,87 @@ def test_lines_that_are_no_events_are_no_harm() -> None:
     for data in ("", "x", "[]", "{}", '{"predicates": 5}', '{"predicates": null}', "[" * 100_000):
         assert change_signal._predicates(data) is None
     assert change_signal._predicates('{"predicates": ["urn:p"]}') == frozenset({"<urn:p>"})
+
+
+def test_whoever_comes_as_a_signal_ends_hears_the_end_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_signal, "_PAUSES", (60.0,))
+    goes_on, heard = Event(), SimpleQueue[bool]()
+
+    class Ending:
+        def events(self, *_: object) -> Iterator[ServerEvent]:
+            yield _event("1", "urn:a")
+            assert goes_on.wait(10)
+
+    signals, told = ChangeSignals(cast(Any, Ending())), []
+
+    def slow(up: bool, _predicates: object) -> None:
+        if up:
+            goes_on.set()
+            with suppress(Empty):
+                heard.get(timeout=0.2)
+        told.append(up)
+
+    signals.follow("urn:x", lambda up, _: heard.put(up))
+    assert heard.get(timeout=60)
+    signals.follow("urn:x", slow)
+    eventually(lambda: len(told) == 2)
+    signals.close()
+    assert told == [True, False]
+
+
+class LookedAt:
+    """In place of signals, and of an evaluation that looks at the predicates `names`."""
+
+    def __init__(self) -> None:
+        self.names = {"<urn:p>"}
+        self.marked: list[frozenset[str] | None] = []
+
+    def follow(self, _url: str, heard: Heard) -> Callable[[], None]:
+        self.hear = heard
+        return lambda: None
+
+    def predicates(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    def expect_signals(self, _period: object) -> None:
+        """Nothing is read."""
+
+    def mark(self, predicates: frozenset[str] | None) -> None:
+        self.marked.append(predicates)
+
+
+def test_a_signal_is_acted_on_once_and_not_before_its_time() -> None:
+    """Also one of what an evaluation comes to look at while it runs."""
+    clock, world = ManualClock(START), cast(Any, LookedAt())
+    schedule, wake = Schedule(min_interval=timedelta(seconds=5)), START + timedelta(minutes=5)
+    listener = ChangeListener(world, lambda: None)
+    listener.follow(["urn:x"])
+    world.hear(True, None)
+    listener.tell(world)
+    assert world.marked.pop() is None
+    for predicate in ("urn:p", "urn:q"):
+        waiting = listener.wait(wake, clock, schedule, world)
+        assert next(waiting) == wake
+        world.hear(True, frozenset({"<urn:other>"}))
+        assert not listener.news
+        if predicate == "urn:p":
+            world.hear(True, frozenset({"<urn:p>"}))
+        else:
+            waiting.close()
+            listener.tell(world)
+            world.names.add("<urn:q>")
+            world.hear(True, frozenset({"<urn:q>"}))
+            waiting = listener.wait(wake, clock, schedule, world)
+        assert listener.news
+        soonest = clock.now() + timedelta(seconds=5)
+        assert next(waiting) == soonest
+        # It waits for that instant, and does not ask again and again whether it has come.
+        assert not listener.news
+        clock.advance_to(soonest)
+        with pytest.raises(StopIteration) as ended:
+            next(waiting)
+        assert ended.value.value is True
+        listener.tell(world)
+        assert world.marked.pop() == frozenset({f"<{predicate}>"})
