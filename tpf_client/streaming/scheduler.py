@@ -107,10 +107,12 @@ class Scheduler:
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._closed = False
-        self._queue: list[tuple[datetime, int, Job]] = []
+        self._queue: list[tuple[datetime, int]] = []
         self._order = itertools.count()
         self._entries: dict[Job, int] = {}
-        """The entry of each job that counts: the newest."""
+        """The entry of each waiting job that counts: the newest."""
+        self._waiting: dict[int, Job] = {}
+        """The jobs of these entries; those of older ones are not kept."""
         self._busy: dict[Job, bool] = {}
         """Jobs that are being evaluated, and whether they were put back meanwhile."""
         self._jobs: set[Job] = set()
@@ -142,10 +144,15 @@ class Scheduler:
         with self._lock:
             if job in self._busy:
                 self._busy[job] = True
-                return
-            number = self._entries[job] = next(self._order)
-            heapq.heappush(self._queue, (at or self._clock.now(), number, job))
+            else:
+                self._enqueue(job, at)
         self._changed.set()
+
+    def _enqueue(self, job: Job, at: datetime | None) -> None:
+        number = next(self._order)
+        self._waiting.pop(self._entries.get(job, -1), None)
+        self._entries[job], self._waiting[number] = number, job
+        heapq.heappush(self._queue, (at or self._clock.now(), number))
 
     def close(self) -> None:
         """End all queries and threads; wait for running evaluations."""
@@ -177,8 +184,11 @@ class Scheduler:
             if not self._clock.wait_until(wake, self._changed) or due is None:
                 continue
             with self._lock:
-                _, number, job = heapq.heappop(self._queue)
-                if job.ended or job in self._busy or self._entries.get(job) != number:
+                job = self._waiting.pop(heapq.heappop(self._queue)[1], None)
+                if job is None:
+                    continue
+                del self._entries[job]
+                if job.ended:
                     continue
                 self._busy[job] = False
             if self._pool is None:
@@ -205,9 +215,7 @@ class Scheduler:
             again = self._busy.pop(job)
             if job.ended:
                 self._jobs.discard(job)
-                self._entries.pop(job, None)
-                return
-        if again:
-            self.put(job)
-        elif at is not None:
-            self.put(job, at)
+            elif again or at is not None:
+                # In one step: whoever wakes it meanwhile is not put off until then.
+                self._enqueue(job, None if again else at)
+        self._changed.set()

@@ -1,6 +1,8 @@
 """The threads of continuous queries: as many as there should be, and they go on."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,6 +12,7 @@ import pytest
 
 from annotations.clock import SystemClock
 from annotations.instants import LAST
+from tests.support.eventually import eventually
 from tpf_client import Client
 from tpf_client.streaming import scheduler
 from tpf_client.streaming.scheduler import Scheduler
@@ -154,3 +157,25 @@ def test_where_no_thread_can_be_started_for_them_queries_are_evaluated_all_the_s
     assert queries[2].waits.wait(10)
     running.close()
     assert all(job.ended and job.error is None for job in jobs)
+
+
+def test_of_a_query_that_has_ended_nothing_is_kept() -> None:
+    """However far the instant is that it was waiting for."""
+    running = Scheduler(SystemClock(), 1)
+
+    def ended() -> weakref.ref[Waiting]:
+        query = Waiting()
+        job = running.add(cast(Any, query), _never)
+        assert query.waits.wait(60)
+        job.close()
+        assert job.wait(10)
+        return weakref.ref(query)
+
+    first, _ = ended(), ended()
+
+    def is_gone() -> bool:
+        gc.collect()
+        return first() is None
+
+    eventually(is_gone)
+    running.close()
