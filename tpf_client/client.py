@@ -289,8 +289,8 @@ class Client:
             min_interval: seconds between two evaluations at least.
             max_interval: seconds between two evaluations at most.
             every: seconds between two evaluations, whatever expires.
-            jitter: the most seconds added to each pause at random; ``None``: a tenth, none on a
-                simulated clock.
+            jitter: the most seconds added to each pause at random; ``None``: a tenth, none in a
+                replay.
             start: an instant to replay history from, as fast as it can be read.
             until: the last instant to evaluate at, on the server's or the replay's clock.
             static_recheck: seconds until unlabelled facts are read again; ``None``: never.

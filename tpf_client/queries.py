@@ -473,8 +473,10 @@ class StreamSettings:
             keep_checking=self.keep_checking,
         )
         check_seconds(most=MOST_GRACE, grace=self.grace)
-        check_argument("start", self.start, datetime)
-        check_argument("until", self.until, datetime)
+        for name, instant in (("start", self.start), ("until", self.until)):
+            check_argument(name, instant, datetime)
+            if instant is not None:
+                utc(instant)
         if self.start is not None and self.until is None:
             raise ValueError("a replay needs an end: until")
 
@@ -594,7 +596,8 @@ class Queries:
         services, past = Services(query), settings.start
         jitter = settings.jitter
         if jitter is None:
-            jitter = 0.0 if isinstance(self._clock, ManualClock) else 0.1
+            alone = past is not None or isinstance(self._clock, ManualClock)
+            jitter = 0.0 if alone else 0.1
         how = StreamingPlan(
             schedule=Schedule(
                 min_interval=timedelta(seconds=settings.min_interval),

@@ -159,6 +159,14 @@ def test_a_replay_needs_an_end(tmp_path: Path) -> None:
         client.stream(QUERY, start=START)
 
 
+def test_a_replay_looks_at_the_very_instants() -> None:
+    """Nobody else looks then, so that it is not put off by chance."""
+    with Client("http://server.test/") as client:
+        schedule = client.stream(QUERY, start=START, until=START).streamer._how.schedule
+    soon = START + timedelta(milliseconds=1)
+    assert schedule.next(START, soon) == soon
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_what_is_wrong_with_intervals_is_said_once(tmp_path: Path, older: bool) -> None:
     """Two intervals that overlap, or two of the older kind on one node, and one that is right."""
