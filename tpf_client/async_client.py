@@ -99,7 +99,6 @@ class AsyncAnswer:
         self._asked = asked
         self._driver = queries.driver(asked.budget, asked.timeout)
         self._variables: tuple[Variable, ...] = ()
-        self._rows: AsyncGenerator[Row] | None = None
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -272,9 +271,8 @@ class AsyncClient:
 
         Nothing is requested before the answer is awaited or iterated.
         """
-        query = self._queries.parsed(text, base, bindings)
-        asked = replace(options or QueryOptions(), at=at, timeout=timeout)
-        return AsyncAnswer(self._queries, query, asked)
+        asked = QueryOptions.given(options, at, timeout)
+        return AsyncAnswer(self._queries, self._queries.parsed(text, base, bindings), asked)
 
     async def select(
         self, text: str, bindings: Bindings | None = None, **how: Unpack[How]

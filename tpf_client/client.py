@@ -12,7 +12,7 @@ from annotations.clock import Clock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
-from tpf_client.errors import ClosedError, check_argument
+from tpf_client.errors import ClosedError
 from tpf_client.fragments.destinations import Destinations, with_credentials
 from tpf_client.fragments.fetcher import Statistics, with_files
 from tpf_client.fragments.responses import Limits
@@ -177,10 +177,9 @@ class Client:
         """
         if self._closed:
             raise ClosedError("the client is closed")
-        check_argument("options", options, QueryOptions)
+        asked = QueryOptions.given(options, at, timeout)
         query = self._queries.parsed(text, base, bindings)
-        asked = replace(options or QueryOptions(), at=at, timeout=timeout)
-        driver, budget = self._queries.driver(asked.budget, timeout), asked.budget
+        driver, budget = self._queries.driver(asked.budget, asked.timeout), asked.budget
         with nullcontext() if budget is None else budget.explaining():
             answer = finished(self._queries.answer(query, driver, asked), driver)
             rows: Iterator[Row] = answered(answer.steps(), driver)

@@ -445,6 +445,17 @@ class QueryOptions:
         check_seconds(timeout=self.timeout)
         check_argument("at", self.at, datetime)
 
+    @classmethod
+    def given(
+        cls, options: "QueryOptions | None", at: datetime | None, timeout: float | None
+    ) -> "QueryOptions":
+        """Return the options with the arguments that were given beside them."""
+        check_argument("options", options, QueryOptions)
+        options = options or cls()
+        at = options.at if at is None else at
+        timeout = options.timeout if timeout is None else timeout
+        return replace(options, at=at, timeout=timeout)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:

@@ -68,6 +68,9 @@ class Solution(Mapping[str, "Identifier"]):
         raise KeyError(name)
 
     def __getattr__(self, name: str) -> "Identifier":
+        if name.startswith("__"):
+            # Copies and pickles are asked for these before they have any attribute.
+            raise AttributeError(name)
         try:
             return self[name]
         except KeyError:
@@ -157,8 +160,10 @@ class Solutions:
                     raise ClosedError("these solutions were read in pieces, which keeps none")
                 try:
                     row = next(self._rows, None)
-                except Exception as error:
-                    self._error = error
+                except BaseException as error:
+                    # Rows that raised are over: for the next reader they would seem complete.
+                    interrupted = ClosedError("reading these solutions was interrupted")
+                    self._error = error if isinstance(error, Exception) else interrupted
                     raise
                 if row is None:
                     return None
@@ -220,6 +225,8 @@ class Solutions:
         with self._lock:
             if self._in_pieces:
                 raise ClosedError("these solutions were read in pieces, which keeps none")
+            if self._error is not None:
+                raise self._error
             self._in_pieces = True
         return _writer(format)(self._variables, chain(tuple(self._kept), self._rows))
 

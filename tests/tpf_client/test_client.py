@@ -1,5 +1,7 @@
 """The client as Python developers use it: forms, terms, timeouts, tables, threads, notebooks."""
 
+import copy
+import pickle
 import pydoc
 import re
 import sys
@@ -20,7 +22,7 @@ from rdflib import BNode, Literal, URIRef
 
 import tpf_client
 from annotations.labels import Expiration, Fact
-from annotations.terms import Quad, blank_node, iri, literal
+from annotations.terms import Quad, Term, Variable, blank_node, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import (
     Client,
@@ -81,6 +83,12 @@ def test_a_solution_is_read_by_names(client: Client) -> None:
     assert solution["o"] == Literal("<0>")
     with pytest.raises(TypeError, match=r"by names of variables \('o', 'p', 's'\)|by names"):
         solution[0]
+    for copied in (
+        copy.copy(solution),
+        copy.deepcopy(solution),
+        pickle.loads(pickle.dumps(solution)),
+    ):
+        assert (copied, copied.o) == (solution, Literal("<0>"))
 
 
 def test_a_table_of_the_first_solutions(client: Client) -> None:
@@ -175,11 +183,33 @@ def test_a_failure_stays_a_failure(server: LiveServer) -> None:
         for _ in range(2):
             with pytest.raises(SourceError, match="max_query_requests=3"):
                 len(solutions)
+        with pytest.raises(SourceError, match="max_query_requests=3"):
+            solutions.pieces("csv")
+
+
+def test_what_was_interrupted_is_not_complete() -> None:
+    def rows() -> Iterator[tuple[Term]]:
+        yield (literal("1"),)
+        raise KeyboardInterrupt
+
+    solutions = Solutions((Variable("?x"),), rows())
+    with pytest.raises(KeyboardInterrupt):
+        solutions.fetchall()
+    for read in (solutions.fetchall, solutions.serialize, solutions.pieces):
+        with pytest.raises(ClosedError, match="interrupted"):
+            read()
 
 
 def test_timeout(client: Client) -> None:
     with pytest.raises(LimitError, match="the query takes more than timeout=0 allows"):
         client.select(ALL, timeout=0).fetchall()
+    with pytest.raises(LimitError, match="the query takes more than timeout=0 allows"):
+        client.query(ALL, options=QueryOptions(timeout=0))
+    both = QueryOptions(at=START, timeout=5)
+    assert QueryOptions.given(both, None, None) == both
+    assert QueryOptions.given(both, None, 0) == QueryOptions(at=START, timeout=0)
+    with pytest.raises(ValueError, match="an instant needs a time zone"):
+        client.stream(ALL, until=START.replace(tzinfo=None))
     assert len(client.select(ALL, timeout=60)) == 60
     with pytest.raises(ValueError, match="timeout: 0 to"):
         client.query(ALL, timeout=-1)
