@@ -226,7 +226,8 @@ class LiveAnswer:
             followers = tuple(self._followers)
         for each in followers:
             each.wake()
-        if self.is_idle(update.at):
+        # By our clock: that of the update is the server's.
+        if self.is_idle(self._stream.streamer.clock.now()):
             self.close()
 
     def _change(self, update: Update, head: dict[str, Any], added: Sequence[TimedSolution]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
@@ -15,16 +16,17 @@ import pytest
 import rdflib
 import requests
 
-from annotations.clock import SystemClock
+from annotations.clock import ManualClock, SystemClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.endpoint import serving, until
-from tests.support.live_server import LiveServer
+from tests.support.live_server import START, LiveServer
 from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client
 from tpf_client.app.endpoint import EndpointLimits, SparqlEndpoint
 from tpf_client.errors import ClosedError
-from tpf_client.live_answers import LiveAnswer
+from tpf_client.fragments.fetcher import Statistics
+from tpf_client.live_answers import LINGER, LiveAnswer
 from tpf_client.planner.budget import Allowance
 
 EX = "http://example.org/"
@@ -492,3 +494,28 @@ def test_the_endpoint_describes_itself(url: str, accept: str) -> None:
             <http://www.w3.org/ns/formats/media_type> "text/event-stream" ] }"""
     )
     assert [str(row[0]) for row in found] == [url]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(hours=-1)])
+def test_how_long_nobody_reads_goes_by_our_clock(ahead: timedelta) -> None:
+    clock, over = ManualClock(START), list[LiveAnswer]()
+    told = dict.fromkeys(("at", "valid_until", "next_look", "dynamic", "vars"))
+
+    def update() -> Any:
+        """An evaluation without changes, at an instant of the server's clock."""
+        return SimpleNamespace(
+            at=clock.now() + ahead, error=None, removed=(), added=(), pages=0, work=Statistics(),
+            placed=list, head=lambda _: told,
+        )  # fmt: skip
+
+    stream = SimpleNamespace(
+        streamer=SimpleNamespace(clock=clock), now=clock.now, plan=dict, close=lambda: None
+    )
+    answer = LiveAnswer(cast(Any, stream), None, dict, over.append)
+    answer.leave(answer.follow(None, explain=False), clock.now())
+    clock.advance_to(START + LINGER - timedelta(seconds=1))
+    answer._take(update())
+    assert over == []
+    clock.advance_to(START + LINGER)
+    answer._take(update())
+    assert over == [answer]
