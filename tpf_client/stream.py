@@ -318,6 +318,8 @@ class Stream(Updates):
         Raises:
             SourceError: the first evaluation failed; later failures are updates with an error.
         """
+        if self._job is not None:
+            raise RuntimeError("a stream has one consumer")
         if self._updates is None:
             self._updates = map(self.update, self.streamer.ticks())
         return self._updates

@@ -51,7 +51,6 @@ from tpf_client.errors import (
     LimitError,
     QueryError,
     QuerySyntaxError,
-    SourceLimitError,
 )
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.fragments.responses import Limits
@@ -288,7 +287,7 @@ class _Query:
                         if first or self._message.explain:
                             self._tell("plan", stream.plan())
                 return
-            except (LimitError, SourceLimitError) as error:
+            except LimitError as error:
                 self._failed(f"{error}: narrow the query, or run it once", None)
                 return
             except QueryError:

@@ -124,6 +124,8 @@ def test_a_stream_has_one_consumer(tmp_path: Path) -> None:
         stream = client.stream(QUERY.format(0)).start(print)
         with pytest.raises(RuntimeError, match="one consumer"):
             stream.start(print)
+        with pytest.raises(RuntimeError, match="one consumer"):
+            iter(stream)
         with pytest.raises(RuntimeError, match="not started"):
             client.stream(QUERY.format(0)).wait()
 
