@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -29,7 +31,9 @@ from tests.tpf_client.streaming.test_timelines import (
 )
 from tpf_client import Update
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.planner.live_fragment import Freshness
 from tpf_client.stream import TimedSolution
+from tpf_client.streaming.validity import Span, Validity
 
 VIEWS = ["plain", *(method.name for method in METHODS)]
 EX = "http://example.org/"
@@ -246,3 +250,33 @@ def test_what_comes_first_stays_as_long_as_it_holds(tmp_path: Path) -> None:
         # What goes before moves the others up, and out.
         (other,) = next(iter(client.stream(text + " OFFSET 2"))).added
         assert (str(other["d"]), other.valid_from, other.valid_until) == ("1", START, _at(30))
+
+
+@pytest.mark.parametrize(
+    ("ends", "graces", "expected"),
+    [
+        # What a server shows although its label has ended holds until something else ends.
+        ([-1, 5, 9], 0, 5),
+        ([0, 5, 9], 0, 5),
+        ([0, 0], 0, None),
+        ([2, 5], 0, 2),
+        ([5, 2], 0, 5),
+        # With grace it is known to be late.
+        ([-1, 5], 7, -1),
+        ([0, 5], 7, 0),
+    ],
+)
+def test_how_long_a_fact_holds_whose_label_has_ended(
+    ends: list[float], graces: float, expected: float | None
+) -> None:
+    """The first label is that of the fact, the others those of other facts."""
+    fragments = [SimpleNamespace(expires=_at(end), grace_ends=None) for end in ends]
+    evaluation = SimpleNamespace(
+        freshness=Freshness(grace=timedelta(seconds=graces)), fragments=lambda: fragments
+    )
+    validity = Validity(cast(Any, evaluation), None, labelled=True)
+    bounds = (_at(-9), _at(ends[0]))
+    validity._core = cast(Any, SimpleNamespace(bounds=lambda *_: [bounds]))
+    assert validity.spans([((1,), 1)], START) == [
+        [Span(_at(-9), None if expected is None else _at(expected))]
+    ]
