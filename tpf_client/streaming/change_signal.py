@@ -89,15 +89,16 @@ class _Signal:
     def run(self) -> None:
         failures = 0
         while not self.over:
+            failures += 1
             try:
                 self._listen()
                 failures = 0
-            except SourceError:
-                failures += 1
+            except SourceError as error:
+                _log.debug("changes at %s ended", self._url, exc_info=error)
             except Exception as error:  # noqa: BLE001 - who follows would go on to believe it
-                failures += 1
                 _log.warning("changes at %s could not be read", self._url, exc_info=error)
             if self._up:
+                failures = min(failures, 1)
                 self._tell(frozenset(), up=False)
             self._end.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
 

@@ -157,6 +157,23 @@ def test_a_signal_goes_on_where_it_was_whatever_broke_it(monkeypatch: pytest.Mon
     signals.close()
 
 
+def test_a_signal_that_breaks_off_now_and_then_is_soon_followed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_signal, "_PAUSES", (0.0, 0.0, 60.0))
+    lost = SourceError("urn:x", "lost")
+    connections: list[list[ServerEvent | Exception]] = [
+        [_event(str(number), "urn:a"), lost] for number in range(5)
+    ]
+    telling = Telling(*connections)
+    heard: SimpleQueue[bool] = SimpleQueue()
+    signals = ChangeSignals(cast(Any, telling))
+    signals.follow("urn:x", lambda up, _: heard.put(up))
+    telling.followed.set()
+    assert [heard.get(timeout=10) for _ in range(10)] == [True, False] * 5
+    signals.close()
+
+
 def test_a_signal_whose_thread_cannot_be_started_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
