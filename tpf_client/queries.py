@@ -35,7 +35,7 @@ from tpf_client.planner.evaluation import Evaluation, Learned, Lengths, planned
 from tpf_client.planner.fragment_source import ANYTHING, FragmentSource, SourceUse
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import MOMENT, Freshness
-from tpf_client.planner.reading import foretell, together
+from tpf_client.planner.reading import numbered_pages, together
 from tpf_client.planner.service import Services, SilentSource, services_of, without_service
 from tpf_client.planner.source import Source
 from tpf_client.planner.union import UnionSource
@@ -330,7 +330,6 @@ SAMPLED = 12
 """Pages of each fragment that are looked at, beside the first."""
 _MOST = 500
 """Words of a kind that are told."""
-_ALL_PAGES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,10 +364,10 @@ def _sampled(source: FragmentSource, pattern: QuadPattern) -> Task[list[Page]]:
     following = first.metadata.next_page
     if following is None:
         return [first]
-    others = foretell(following, 1, first, _ALL_PAGES)
+    last, url_of = numbered_pages(following, 1, first)
     # Both ends are among them.
-    numbers = dict.fromkeys(n * (len(others) - 1) // (SAMPLED - 1) for n in range(SAMPLED))
-    rest = yield [Request(others[number]) for number in numbers]
+    numbers = dict.fromkeys(2 + n * (last - 2) // (SAMPLED - 1) for n in range(SAMPLED))
+    rest = yield [Request(url_of(number)) for number in numbers]
     return [first, *rest]
 
 

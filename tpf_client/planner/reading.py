@@ -181,10 +181,20 @@ def _dynamic(metadata: PageMetadata) -> bool | None:
 
 def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
     """Predict the URLs of the next pages from one link, the link itself first."""
+    last, url_of = numbered_pages(following, read, first)
+    pages = range(read + 2, min(last, read + window) + 1)
+    return [following, *(url_of(page) for page in pages)]
+
+
+def numbered_pages(following: str, read: int, first: Page) -> tuple[int, Callable[[int], str]]:
+    """Return the number of the last page, and the URL of each, from the link to the next one.
+
+    The last one is the next one where nothing can be predicted.
+    """
     count = first.metadata.count
     size = first.metadata.page_size or len(first.facts)
     if count is None or size <= 0 or read < 1:
-        return [following]
+        return read + 1, lambda _: following
     address, _, query = following.partition("?")
     query, hash_, fragment = query.partition("#")
     parameters = query.split("&")
@@ -195,14 +205,14 @@ def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
         if value == str(read + 1) and "page" in name.lower()
     ]
     if len(numbered) != 1:
-        return [following]
+        return read + 1, lambda _: following
     (number,) = numbered
-    last = min(-(-count // size), read + window)
-    foretold = [following]
-    for page in range(read + 2, last + 1):
+
+    def url_of(page: int) -> str:
         parameters[number] = f"{pairs[number][0]}={page}"
-        foretold.append(f"{address}?{'&'.join(parameters)}{hash_}{fragment}")
-    return foretold
+        return f"{address}?{'&'.join(parameters)}{hash_}{fragment}"
+
+    return max(-(-count // size), read + 1), url_of
 
 
 def selector(

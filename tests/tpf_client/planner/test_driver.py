@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,9 @@ from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.driver import Driver, Task, finished
+from tpf_client.planner.fragment_source import ANYTHING
 from tpf_client.planner.reading import together
+from tpf_client.queries import SAMPLED, _sampled
 
 
 def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
@@ -63,3 +66,17 @@ def test_what_a_task_knows_to_do_about_an_error_it_does_among_others_too() -> No
     driver = Driver(cast(Any, Answering("http://nowhere.test/")))
     with pytest.raises(HttpError, match="instead"):
         finished(driver.run(together([_patient(gone), _patient(gone)])), driver)
+
+
+def test_a_sample_of_very_many_pages_takes_no_list_of_them() -> None:
+    def form() -> Task[Any]:
+        yield from ()
+        return SimpleNamespace(url=lambda _: "http://there.test/d")
+
+    link = "http://there.test/d?size=2&page=2"
+    metadata = SimpleNamespace(next_page=link, count=10**15, page_size=100)
+    sampling = _sampled(cast(Any, SimpleNamespace(form=form)), ANYTHING)
+    next(sampling)
+    asked = sampling.send([cast(Any, SimpleNamespace(metadata=metadata, facts=()))])
+    numbers = [int(each.url.removeprefix("http://there.test/d?size=2&page=")) for each in asked]
+    assert (len(numbers), numbers[0], numbers[-1]) == (SAMPLED, 2, 10**13)
