@@ -189,6 +189,7 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(tmp_path: Path, h
     faulty = Faulty(
         there.app, lambda _: "garbage" if (here.clock.now() - START) // minute in out else ""
     )
+    hiccups: Faulty
 
     def fails_once(_count: int) -> str:
         now = (here.clock.now() - START) // minute
