@@ -10,6 +10,8 @@ from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, ReadRequest, together
 from tpf_client.planner.source import Estimate, Source
 
+_MAX_PASSES = 3
+
 
 class UnionSource:
     """The quads of all these sources, each once; a `Source` for one query.
@@ -56,26 +58,32 @@ class UnionSource:
         """Read all matches, or the first pages; duplicates come once."""
         ours = self._sources[0]
         sources = (self._asked(asked.pattern) or [ours]) if self._once else self._sources
-        shifts = [source.now() - ours.now() for source in sources]
-        contents = yield from together(
-            [
-                self._read(
-                    source,
-                    asked if asked.at is None else replace(asked, at=shifted(asked.at, shift)),
-                )
-                for source, shift in zip(sources, shifts, strict=True)
+        for _ in range(_MAX_PASSES):
+            shifts = [source.now() - ours.now() for source in sources]
+            contents = yield from together(
+                [
+                    self._read(
+                        source,
+                        asked if asked.at is None else replace(asked, at=shifted(asked.at, shift)),
+                    )
+                    for source, shift in zip(sources, shifts, strict=True)
+                ]
+            )
+            aligned = [
+                _shifted(content, source, ours)
+                for content, source in zip(contents, sources, strict=True)
             ]
-        )
-        aligned = [
-            _shifted(content, source, ours)
-            for content, source in zip(contents, sources, strict=True)
-        ]
+            at = max(content.evaluated_at for content in aligned)
+            if self._once or not any(_changes_by(at, content) for content in aligned):
+                break
+            # What was read first has changed since.
+            asked = replace(asked, at=at)
         facts = {fact.quad: fact for content in aligned for fact in content.facts}
         expiries = [content.expires for content in aligned if content.expires is not None]
         changes = [content.changes for content in aligned if content.changes is not None]
         return Content(
             list(facts.values()),
-            max(content.evaluated_at for content in aligned),
+            at,
             min(content.fresh_until for content in aligned),
             min(expiries, default=None),
             min(changes, default=None),
@@ -104,6 +112,10 @@ class UnionSource:
 
 def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
     return all(is_variable(one) or one == other for one, other in zip(wider, pattern, strict=True))
+
+
+def _changes_by(instant: datetime, content: Content) -> bool:
+    return content.changes is not None and content.evaluated_at < content.changes <= instant
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:

@@ -1,8 +1,10 @@
 """A continuous query over several datasets: on servers of their own, labelled in different ways."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,3 +131,33 @@ def test_what_comes_to_a_dataset_that_had_none_is_seen(tmp_path: Path, page_labe
         f"{EX}train/{n}": 2 for n in TRAINS
     }
     assert other_asked == [0]
+
+
+def test_what_ends_while_another_dataset_is_read_is_not_in_the_answer(tmp_path: Path) -> None:
+    second = timedelta(seconds=1)
+    one = _open(tmp_path / "one", None, True, BASE)
+    other = _open(tmp_path / "other", one.clock, True, OTHER)
+    delay = Quad(_train(0), iri(EX + "delay"), literal("other"))
+    one.publish_rounds(second, lambda now: [delay._replace(object=literal(str(now)))])
+    other.publish([Fact(delay, Expiration(START + 60 * STEP))])
+
+    def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        one.clock.advance_to(one.clock.now() + 2 * second)
+        return other.app(environ, start)
+
+    session = WsgiSession()
+    session.mount(BASE, WsgiAdapter(one.app))
+    session.mount(OTHER, WsgiAdapter(slow))
+    with Client(
+        one.url, OTHER + "trains", session=session, clock=one.clock, parallelism=0
+    ) as client:
+        stream = client.stream(
+            f"SELECT ?delay {{ ?s <{EX}delay> ?delay }}", until=START + 30 * second
+        )
+        for update in stream:
+            assert update.error is None
+            delays = {str(each["delay"]) for each in update.results}
+            assert delays == {"other", str((update.at - START) // second)}
+    assert stream.streamer.evaluations > 5
+    one.close()
+    other.close()
