@@ -570,8 +570,13 @@ class Queries:
         task = detect_all(self._fetcher, self._urls, self._vocabulary)
         detected = yield from driver.run(task)
         plan: list[Step] = []
-        answer = yield from self._attempt(query, driver, QueryOptions(plan=plan))
-        driver.restart()
+        answer: Answer | None = None
+        while answer is None:
+            try:
+                answer = yield from self._attempt(query, driver, QueryOptions(plan=plan))
+            except ServiceError as failure:
+                query = replace(query, pattern=without_service(query.pattern, failure.endpoint))
+            driver.restart()
         estimates = [step.estimate for step in plan]
         labelled = detected.how in ("labels", "rewriting") and (
             not plan or any(each.dynamic != 0 or not each.count for each in estimates)

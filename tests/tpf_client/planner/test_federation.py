@@ -84,6 +84,9 @@ def test_service(servers: tuple[LiveServer, LiveServer], session: requests.Sessi
                 ask(client, text % "")
             assert error.value.url == f"{OTHER}gone"
             assert ask(client, text % "SILENT") == {(f"<{EX}c3>", None)}
+            assert client.estimate(PREFIX + text % "SILENT").facts == 1
+            with pytest.raises(HttpError):
+                client.estimate(PREFIX + text % "")
 
 
 def test_a_service_that_solutions_name(
