@@ -55,13 +55,20 @@ def is_minted(term: str, naming: Naming) -> bool:
 def fragment_iri(quad: Quad, naming: Naming) -> Term:
     """Return the IRI of this quad's fragment; no ``graph`` for the default graph."""
     pairs = zip(_POSITIONS, quad, strict=True)
-    query = "&".join(f"{name}={_expanded(term)}" for name, term in pairs if term != DEFAULT_GRAPH)
+    query = "&".join(
+        f"{name}={(_known_expanded if len(term) <= _SHORT else _expanded)(term)}"
+        for name, term in pairs
+        if term != DEFAULT_GRAPH
+    )
     return Term(f"<{naming.fragment_url}?{query}>")
 
 
-@lru_cache(maxsize=4096)
 def _expanded(term: str) -> str:
     return quote(parameter_of_term(term), safe="")
+
+
+_SHORT = 256
+_known_expanded = lru_cache(maxsize=4096)(_expanded)
 
 
 def quad_of_fragment(term: str, naming: Naming) -> Quad | None:

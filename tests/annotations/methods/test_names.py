@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.methods import names
 from annotations.methods.names import (
     fragment_iri,
     identity,
@@ -28,6 +29,14 @@ def test_a_name_outlives_the_renewal_of_an_expiration_and_the_end_of_an_interval
     open_ended = Fact(QUAD, Interval(NOON, NOON + 9 * HOUR))
     closed = Fact(QUAD, Interval(NOON, NOON + HOUR))
     assert identity(open_ended) == identity(closed)
+
+
+def test_what_is_kept_of_terms_is_short() -> None:
+    long = QUAD._replace(object=literal("o" * 10_000))
+    assert quad_of_fragment(fragment_iri(long, NAMING), NAMING) == long
+    before = names._known_expanded.cache_info().currsize
+    fragment_iri(long._replace(object=literal("p" * 10_000)), NAMING)
+    assert names._known_expanded.cache_info().currsize == before
 
 
 def test_other_facts_have_other_names() -> None:
