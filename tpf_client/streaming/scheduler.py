@@ -139,20 +139,20 @@ class Scheduler:
             self.put(job)
         return job
 
-    def put(self, job: Job, at: datetime | None = None) -> None:
-        """Evaluate a job at an instant of our clock; ``None``: at once."""
+    def put(self, job: Job) -> None:
+        """Evaluate a job at once."""
         with self._lock:
             if job in self._busy:
                 self._busy[job] = True
             else:
-                self._enqueue(job, at)
+                self._enqueue(job, self._clock.now())
         self._changed.set()
 
-    def _enqueue(self, job: Job, at: datetime | None) -> None:
+    def _enqueue(self, job: Job, at: datetime) -> None:
         number = next(self._order)
         self._waiting.pop(self._entries.get(job, -1), None)
         self._entries[job], self._waiting[number] = number, job
-        heapq.heappush(self._queue, (at or self._clock.now(), number))
+        heapq.heappush(self._queue, (at, number))
 
     def close(self) -> None:
         """End all queries and threads; wait for running evaluations."""
@@ -212,10 +212,11 @@ class Scheduler:
     def _advance(self, job: Job) -> None:
         at = job.advance(self._clock.now())
         with self._lock:
-            again = self._busy.pop(job)
+            # In one step: whoever wakes it meanwhile is not put off until then.
+            if self._busy.pop(job):
+                at = self._clock.now()
             if job.ended:
                 self._jobs.discard(job)
-            elif again or at is not None:
-                # In one step: whoever wakes it meanwhile is not put off until then.
-                self._enqueue(job, None if again else at)
+            elif at is not None:
+                self._enqueue(job, at)
         self._changed.set()
