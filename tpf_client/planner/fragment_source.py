@@ -51,6 +51,7 @@ class SourceUse:
         strict: pages must be read at the requested instant or later (freshness ignores labels).
         changing: everything changes when its freshness by HTTP ends.
         past: a clock of past requests, where the form takes an instant.
+        always: a clock of instants at which the present data held, too.
         once: it serves one query; pages read since its start count as current.
         named: data name the dataset, not the user.
         service: it may be a SPARQL endpoint.
@@ -61,6 +62,7 @@ class SourceUse:
     changing: bool = False
     once: bool = False
     past: Clock | None = None
+    always: Clock | None = None
     named: bool = False
     service: bool = False
     joined: bool = False
@@ -87,11 +89,11 @@ class FragmentSource:
 
     def now(self) -> datetime:
         """The present on the server's clock, as far as known; or the past instant."""
-        return self._clock.now() if self._past is None else self._past.now()
+        return (self._past or self._use.always or self._clock).now()
 
     def wake_at(self, instant: datetime) -> datetime:
         """Return our instant at which the server's clock has surely reached `instant`."""
-        return self._clock.local(instant) if self._past is None else instant
+        return instant if self._past or self._use.always else self._clock.local(instant)
 
     def form(self) -> Task[Form]:
         """Return the dataset's form, from its page or its server's description."""
@@ -165,7 +167,11 @@ class FragmentSource:
 
     def read(self, asked: ReadRequest) -> Task[Content]:
         """Read all matches, or the first pages; in large pages where many are needed."""
-        return self._of_the_past(self._read(asked))
+        always = self._use.always
+        if always is None:
+            return (yield from self._of_the_past(self._read(asked)))
+        content = yield from self._read(replace(asked, at=None))
+        return replace(content, evaluated_at=asked.at or always.now(), fresh_until=LAST)
 
     def _of_the_past(self, task: Task[T]) -> Task[T]:
         try:

@@ -596,7 +596,7 @@ def detect(
         source = FragmentSource(fetcher, url, metadata.form, use)
         labelled = _unless_lost(source, past, asked)
         return Detected(labelled, "freshness", warnings=warnings, changes=changes)
-    source = FragmentSource(fetcher, url, metadata.form)
+    source = FragmentSource(fetcher, url, metadata.form, SourceUse(always=past))
     return Detected(source, "static", settled=whole, warnings=warnings)
 
 

@@ -27,12 +27,15 @@ def _train(number: int) -> Term:
     return iri(f"{EX}train/{number}")
 
 
-def _open(path: Path, clock: object, page_labels: bool, base: str) -> LiveServer:
+def _open(
+    path: Path, clock: object, page_labels: bool, base: str, *, live: bool = True
+) -> LiveServer:
     path.mkdir()
     return LiveServer(
         path,
         [Quad(_train(n), iri(EX + "sign"), literal(f"to {path.name} {n}")) for n in TRAINS],
         clock=clock,  # type: ignore[arg-type]
+        live=live,
         page_labels=page_labels,
         max_age=2.0,
         annotation="named-graph",
@@ -161,3 +164,31 @@ def test_what_ends_while_another_dataset_is_read_is_not_in_the_answer(tmp_path: 
     assert stream.streamer.evaluations > 5
     one.close()
     other.close()
+
+
+@pytest.mark.parametrize("static_first", [True, False])
+def test_history_beside_data_that_never_change(tmp_path: Path, static_first: bool) -> None:
+    live = _open(tmp_path / "live", None, True, BASE)
+    live.publish(
+        Fact(
+            Quad(_train(0), iri(EX + "delay"), literal(str(step))),
+            Interval(START + step * STEP, START + (step + 1) * STEP),
+        )
+        for step in range(9)
+    )
+    live.clock.advance_to(START + timedelta(hours=1, milliseconds=300))
+    static = _open(tmp_path / "static", live.clock, True, OTHER, live=False)
+    session = WsgiSession()
+    session.mount(BASE, WsgiAdapter(live.app))
+    session.mount(OTHER, WsgiAdapter(static.app))
+    urls = [live.url, OTHER + "trains"]
+    query = QUERY.partition(" OPTIONAL")[0] + " }"
+    with Client(
+        *(reversed(urls) if static_first else urls), session=session, clock=live.clock
+    ) as client:
+        updates = client.stream(query, start=START, until=START + 3 * STEP)
+        told = [(each.at, {str(row["delay"]) for row in each.results}) for each in updates]
+        assert told == [(START + step * STEP, {str(step)}) for step in range(4)]
+        assert {str(row["delay"]) for row in client.select(query, at=START + 2 * STEP)} == {"2"}
+    live.close()
+    static.close()
