@@ -24,6 +24,7 @@ from tpf_client.errors import (
     ClosedError,
     OriginError,
     ServiceError,
+    SourceError,
     UnsupportedQueryError,
     check_argument,
 )
@@ -104,13 +105,17 @@ def plan_query(
         if endpoint not in services:
             url = iri_value(endpoint)
             quiet = endpoint not in loud and (endpoint in silent or by_name)
-            if allowed is not None and url not in allowed:
-                reason = "SERVICE may not ask it here"
-                raise ServiceError(url, reason, endpoint) if quiet else OriginError(url, reason)
             sources = evaluation.learned.services
-            if endpoint not in sources:
-                source = _service_source(evaluation, query, endpoint)
-                sources[endpoint] = SilentSource(source, endpoint) if quiet else source
+            try:
+                if allowed is not None and url not in allowed:
+                    raise OriginError(url, "SERVICE may not ask it here")
+                if endpoint not in sources:
+                    source = _service_source(evaluation, query, endpoint)
+                    sources[endpoint] = SilentSource(source, endpoint) if quiet else source
+            except SourceError as error:
+                if quiet:
+                    raise ServiceError(error.url, error.reason, endpoint) from error
+                raise
             services[endpoint] = FragmentLeaves(evaluation, sources[endpoint], plan=leaves.plan)
         return services[endpoint]
 

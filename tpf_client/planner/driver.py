@@ -9,10 +9,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from tpf_client.errors import ClosedError, SourceLimitError
+from tpf_client.errors import ClosedError, SourceError, SourceLimitError
 from tpf_client.fragments.destinations import Origin, origin
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request, Statistics
 from tpf_client.fragments.page import Page
@@ -262,15 +263,19 @@ class Driver:
         return answer
 
     def _ask(self, request: Request, handle: Callable[[FetchOutcome], None], turn: int) -> None:
-        # First: what cannot be asked is not waited for.
-        where = origin(request.url) if self.fetcher.parallelism else _ANYWHERE
         self._url = self._url or request.url
         self._asked += 1
         self._outstanding += 1
-        if self._asked > self.fetcher.limits.max_query_requests:
-            too_many = self._exceeded("max_query_requests", self.fetcher.limits.max_query_requests)
-            self._arrived.append(lambda: handle(too_many))
+        most = self.fetcher.limits.max_query_requests
+        try:
+            where = origin(request.url)
+            if self._asked > most:
+                raise self._exceeded("max_query_requests", most)
+        except SourceError as error:
+            # What cannot be asked is not waited for, and its task may know what to do.
+            self._arrived.append(partial(handle, error))
             return
+        where = where if self.fetcher.parallelism else _ANYWHERE
         self.requests += 1
         self._todo.setdefault(where, Turns()).add(turn, (request, handle))
         if where is not _ANYWHERE:

@@ -87,6 +87,12 @@ def test_service(servers: tuple[LiveServer, LiveServer], session: requests.Sessi
             assert client.estimate(PREFIX + text % "SILENT").facts == 1
             with pytest.raises(HttpError):
                 client.estimate(PREFIX + text % "")
+        # No request can be sent to the first, nor one so long.
+        for endpoint, size in (("urn:x", "3"), (f"{OTHER}trains", "3" * 2**18)):
+            text = f'SELECT ?c {{ :p3 :lives ?c SERVICE %s <{endpoint}> {{ ?c :size "{size}" }} }}'
+            with pytest.raises(SourceError, match="not a URL that can be asked"):
+                ask(client, text % "")
+            assert ask(client, text % "SILENT") == {(f"<{EX}c3>",)}
 
 
 def test_a_service_that_solutions_name(
