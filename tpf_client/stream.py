@@ -63,7 +63,7 @@ def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
     fragments = [each for each in evaluation.fragments() if _belongs(each, pattern)]
     facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
     held = evaluation.held
-    labels = [held.label(quad) for quad in facts if quad in held]
+    labels = [held.find(quad) for quad in facts if quad in held]
     ends = [label.end for label in labels if label is not None]
     if ends:
         first = format_instant(min(ends))

@@ -104,7 +104,6 @@ class LookupReport:
     keys: int = 0
     requests: int = 0
     whole: LiveFragment | None = None
-    rows: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -187,7 +186,6 @@ class KeyAnswers:
             self._waiting[key] = entry
             self._settled.discard(key)
             rows = entry.rows = self._on_first_page().pop(key, {})
-            self.report.rows += len(rows)
         else:
             rows = self._index.get(key, {})
         if rows:
@@ -301,7 +299,6 @@ class KeyAnswers:
                     rows[row] = None
                 delivered.setdefault(key, []).append((row, count))
             for key, each in delivered.items():
-                self.report.rows += sum(count for _, count in each)
                 if key in batch.keys:
                     entries[key].deliver(each)
 
@@ -422,7 +419,6 @@ class KeyAnswers:
                     del index[key]
             else:
                 continue
-            self.report.rows += count
             if key in self._entries:
                 delivered.setdefault(key, []).append((row, count))
         for key, each in delivered.items():

@@ -30,13 +30,6 @@ class HeldFacts:
     def __contains__(self, quad: Quad) -> bool:
         return quad in self._labels
 
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def label(self, quad: Quad) -> Label | None:
-        """Return the label of a held quad, if it has one."""
-        return self._labels[quad]
-
     def update(
         self, come: Collection[Quad], removed: Iterable[Quad], labels: Mapping[Quad, Label | None]
     ) -> None:

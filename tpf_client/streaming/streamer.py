@@ -21,7 +21,7 @@ from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Ask, Driver, Steps, Task, Waking, answered
 from tpf_client.planner.evaluation import Evaluation, Learned, planned
-from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
 from tpf_client.sparql.algebra import Row
@@ -352,15 +352,6 @@ class Streamer:
         self._late: Sequence[Row] = ()
         self.running: PlannedQuery | None = None
         self.evaluations = 0
-
-    @property
-    def plan(self) -> list[Step]:
-        """Return the steps of the query's basic graph patterns."""
-        return [] if self.running is None else self.running.leaves.plan
-
-    @property
-    def detected(self) -> Detected | None:
-        return None if self.running is None else self.running.detected
 
     @property
     def pages(self) -> int:
