@@ -112,10 +112,11 @@ class ThreadedFetcher(Fetcher):
 
     def _run(self, entry: InFlight) -> None:
         with self._lock:
-            if entry.over():
+            over = entry.over()
+            if over:
                 self._forget(entry)
-                return
-        self._deliver(entry, self._answer(entry, entry.cancelled))
+        closed = ClosedError(f"{entry.request.url}: the client is closed")
+        self._deliver(entry, closed if over else self._answer(entry, entry.cancelled))
 
     def _answer(self, entry: InFlight, cancelled: threading.Event | None) -> FetchOutcome:
         url, work = entry.request.url, entry.work
