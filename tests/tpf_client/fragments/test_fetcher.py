@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import combinations
-from queue import SimpleQueue
 
 import pytest
 import requests
@@ -31,7 +30,7 @@ from tpf_client.errors import (
 )
 from tpf_client.fragments import page_reader
 from tpf_client.fragments.async_fetcher import AsyncFetcher
-from tpf_client.fragments.fetcher import FetchOutcome, InFlight, PageCache, Request
+from tpf_client.fragments.fetcher import FetchOutcome, PageCache, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.page_reader import PageReader, ReadPage
 from tpf_client.fragments.responses import Attempts, Limits, Response
@@ -367,22 +366,6 @@ def test_nobody_joins_a_request_that_was_given_up() -> None:
 
 
 @responses.activate
-@pytest.mark.parametrize("parallelism", [0, 1])
-def test_whoever_waits_when_a_client_is_closed_is_told(
-    parallelism: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, answers = ThreadedFetcher._run, SimpleQueue[FetchOutcome]()
-
-    def closed_first(fetcher: ThreadedFetcher, entry: InFlight) -> None:
-        fetcher.close()
-        run(fetcher, entry)
-
-    monkeypatch.setattr(ThreadedFetcher, "_run", closed_first)
-    fetcher = ThreadedFetcher(clock=SystemClock(), parallelism=parallelism)
-    fetcher.submit(Request("http://127.0.0.1:9/"), answers.put)
-    assert isinstance(answers.get(timeout=10), ClosedError)
-
-
 def test_the_cache_is_bounded_in_bytes() -> None:
     clock = ManualClock(START)
     fetcher = _fetcher(clock, cache_bytes=3 * (1024 + 5 * len(BODY)))

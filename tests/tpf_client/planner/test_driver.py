@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from annotations.clock import SystemClock
-from tpf_client.errors import HttpError, SourceError
-from tpf_client.fragments.fetcher import Request
+from tpf_client.errors import ClosedError, HttpError, SourceError
+from tpf_client.fragments.fetcher import FetchOutcome, InFlight, Request
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 from tpf_client.planner.driver import Driver, Task, finished
@@ -28,6 +29,22 @@ def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
             finished(driver.run(task()), driver)
         assert driver.idle
         assert not driver.step()
+
+
+@pytest.mark.parametrize("parallelism", [0, 1])
+def test_whoever_waits_when_a_client_is_closed_is_told(
+    parallelism: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, answers = ThreadedFetcher._run, SimpleQueue[FetchOutcome]()
+
+    def closed_first(fetcher: ThreadedFetcher, entry: InFlight) -> None:
+        fetcher.close()
+        run(fetcher, entry)
+
+    monkeypatch.setattr(ThreadedFetcher, "_run", closed_first)
+    fetcher = ThreadedFetcher(clock=SystemClock(), parallelism=parallelism)
+    fetcher.submit(Request("http://127.0.0.1:9/"), answers.put)
+    assert isinstance(answers.get(timeout=10), ClosedError)
 
 
 class Answering:
