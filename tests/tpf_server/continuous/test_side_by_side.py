@@ -106,6 +106,29 @@ def test_queries_of_both_languages_feed_each_other() -> None:
         engine.register(MADE, into="urn:made", semantics=PAPER_RSTREAM)
 
 
+_ALIKE = "AS CONSTRUCT %s FROM NAMED WINDOW <w> ON <urn:s> [RANGE PT1S] { WINDOW <w> { ?a ?p ?b } }"
+_REPORTED = f"REGISTER ISTREAM <urn:o%d> REPORT CONTENT CHANGE TICK TUPLE {_ALIKE}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CONSTRUCT { [] <urn:of%d> ?a } { STREAM <urn:s> [NOW] { ?a ?p ?b } }",
+        "CONSTRUCT { [] <urn:of%d> ?a } FROM STREAM <urn:s> [RANGE TRIPLES 1] { ?a ?p ?b }",
+        _REPORTED.replace("%s", "{ [] <urn:of> ?a }"),
+        _REPORTED.replace("%s", "{ GRAPH <urn:g> { [] <urn:of> ?a } }"),
+    ],
+)
+def test_blank_nodes_of_two_queries_or_answers_are_different_ones(text: str) -> None:
+    """They may meet in a stream."""
+    engine = Engine()
+    queries = [register(engine, text % number) for number in range(2)]
+    for name in "ab":
+        engine.push("urn:s", (f"<urn:{name}>", "<urn:p>", "<urn:o>"), 1)
+    made = [row[0] for query in queries for answer in query for row in answer.rows]
+    assert len(made) == len(set(made)) == 4
+
+
 def test_a_query_that_makes_what_a_stream_does_not_declare_is_stopped() -> None:
     engine = Engine()
     engine.declare("urn:first", ["urn:other"])

@@ -29,6 +29,7 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
     StreamOperator,
     Trigger,
     answer_of,
+    new_label,
 )
 from tpf_server.continuous.runtime.windows.specification import NEVER
 
@@ -471,16 +472,16 @@ def quads_of(
     values = {variable: index for index, variable in enumerate(variables)}
     blanks: dict[str, int] = {}
     result: dict[Row, None] = {}
-    for number, row in enumerate(rows):
+    for row in rows:
 
-        def term(text: str | None, row: Row = row, number: int = number) -> Term | None:
+        def term(text: str | None, row: Row = row, label: str = new_label(at)) -> Term | None:
             if text is None:
                 return None
             if is_variable(text):
                 index = values.get(Variable(text))
                 return None if index is None else row[index]
             if is_blank_node(text):
-                return Term(f"_:c{at}x{number}b{blanks.setdefault(text, len(blanks))}")
+                return Term(f"_:{label}b{blanks.setdefault(text, len(blanks))}")
             return Term(text)
 
         for triple, graph in zip(template, graphs, strict=True):

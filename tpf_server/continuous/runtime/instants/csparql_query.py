@@ -58,6 +58,12 @@ def by_graph(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, list[Any]]]:
 
 
 _TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))
+_LABELS: Final = count(1)
+
+
+def new_label(at: int) -> str:
+    """Return the beginning of labels of blank nodes that no other answer has."""
+    return f"c{at}x{next(_LABELS)}"
 
 
 def answer_of(
@@ -66,8 +72,7 @@ def answer_of(
     """Make an answer of solutions."""
     match query.form:
         case "CONSTRUCT":
-            numbers = count()
-            triples = construct(query.template, variables, rows, lambda _: f"c{at}x{next(numbers)}")
+            triples = construct(query.template, variables, rows, lambda _: new_label(at))
             return PeriodicAnswer(name, at, "CONSTRUCT", _TRIPLE, tuple(dict.fromkeys(triples)))
         case "DESCRIBE":
             return PeriodicAnswer(name, at, "DESCRIBE", _TRIPLE, tuple(dict.fromkeys(rows)))

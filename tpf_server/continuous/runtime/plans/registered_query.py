@@ -30,6 +30,8 @@ from tpf_server.continuous.runtime.windows.matchers import EncodedTriple
 _MOST_ROWS: Final = 1_000
 """So many rows of a query are remembered."""
 EncodedTriples: TypeAlias = list[EncodedTriple] | None
+_LABELS: Final = itertools.count(1)
+"""Of blank nodes: what several queries push into streams may meet there."""
 Make: TypeAlias = Callable[[Sequence[tuple[Solution, int]]], tuple[tuple[Row, ...], EncodedTriples]]
 
 
@@ -84,8 +86,7 @@ class RowMaker:
         self.made = compiled("\n".join(lines), "rows", self._names)
 
     def _constructed(self, query: Query) -> list[str]:
-        numbers = itertools.count(1)
-        self._names["fresh"] = lambda: f"made{next(numbers)}"
+        self._names["fresh"] = lambda: f"made{next(_LABELS)}"
         if not self._feeds:
             return construct_lines(query.template, self._values, self._names)
         return construct_lines(
