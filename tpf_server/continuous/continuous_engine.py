@@ -274,7 +274,7 @@ class Engine(TickEngine):
 
         Raises:
             ElementError: a predicate is no IRI.
-            EngineLimitError: queries read others in it.
+            EngineLimitError: queries rest on other declared ones.
         """
         declared = frozenset([canonical_term(self.name(each)) for each in predicates])
         read = self.instants.readers.read(self.name(stream))

@@ -163,9 +163,10 @@ class Declarations:
         self._has_static = has_static
 
     def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
-        others = self.declared.get(stream, frozenset()) - predicates if read else ()
-        if others:
-            raise EngineLimitError(f"{stream} is read already, with {', '.join(sorted(others))}")
+        before = self.declared.get(stream, predicates)
+        if read and before != predicates:
+            # Plans rest on what it lacks.
+            raise EngineLimitError(f"{stream} is read already, with {', '.join(sorted(before))}")
         self.declared[stream] = predicates
 
     def check(self, stream: Term, predicates: Iterable[str]) -> None:

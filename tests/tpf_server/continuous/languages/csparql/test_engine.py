@@ -133,8 +133,10 @@ def test_bad_input() -> None:
         engine.push("http://e/s", ("<http://e/x>", "<http://e/q>", '"1"'), 1)
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
         engine.register_csparql("SELECT * { ?s ?p ?o }")
-    with pytest.raises(EngineLimitError, match="read already, with <http://e/p>"):
-        engine.declare("http://e/s", ["http://e/q"])
+    engine.declare("http://e/s", ["http://e/p"])
+    for others in (["http://e/q"], ["http://e/p", "http://e/q"]):
+        with pytest.raises(EngineLimitError, match="read already, with <http://e/p>"):
+            engine.declare("http://e/s", others)
 
 
 def test_describe_and_computed_every_without_streams() -> None:
