@@ -322,6 +322,7 @@ class Engine(TickEngine):
     def delete_stream(self, name: str) -> None:
         super().delete_stream(name)
         self.instants.declarations.declared.pop(self.name(name), None)
+        self.instants.times.forget(self.name(name))
 
     def advance(self, timestamp: int | datetime) -> None:
         """Let time pass without an arrival: all elements until then have come.

@@ -78,6 +78,11 @@ class ReorderBuffer(Generic[ItemT]):
         self._behind.clear()
         return _until(self._waiting, at)
 
+    def drop(self, stream: Hashable) -> None:
+        """Drop what a stream has in an order of its own, and its time."""
+        self._behind.pop(stream, None)
+        self._newest_of.pop(stream, None)
+
     def rest(self) -> Iterator[tuple[int, ItemT]]:
         return iter(()) if self.newest is None else self.until(self.newest)
 
@@ -371,7 +376,7 @@ class TickEngine(QueryEngine):
         term = self.name(name)
         if term not in self.streams:
             raise UnknownStreamError(f"there is no stream {term}")
-        del self.streams[term]
+        self._waiting.drop(self.streams.pop(term))
         self._plans.stream_gone(term)
         self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
 

@@ -68,6 +68,9 @@ class StreamTimes:
         if at > self._passed.get(stream, NEVER):
             self._passed[stream] = at - 1
 
+    def forget(self, stream: Term) -> None:
+        self._passed.pop(stream, None)
+
     def tell(self, at: int) -> None:
         """All elements up to an instant have come, of all streams."""
         self.newest = max(self.newest, at)

@@ -1,6 +1,7 @@
 """The engine beside its results: time, limits, memory."""
 
 import gc
+import weakref
 from collections import Counter
 
 import pytest
@@ -293,6 +294,18 @@ def test_an_hour_of_streams_that_queries_make_leaves_nothing_behind():
     assert max(terms) - min(terms) <= 5
     objects = [each for _, each in held]
     assert objects[2] - objects[0] < 200
+
+
+def test_a_stream_that_is_deleted_leaves_nothing_behind():
+    """Also where elements of it wait, because it is behind the others."""
+    engine = Engine(EngineSettings(lateness=10))
+    engine.register(PAIRS)
+    engine.push("urn:s", triple(0), 1_000)
+    engine.push("urn:t", triple(1), 1)
+    gone = weakref.ref(engine.stream("urn:t"))
+    engine.delete_stream("urn:t")
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

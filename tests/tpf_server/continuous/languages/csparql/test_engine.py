@@ -41,6 +41,17 @@ def test_idle_instants_can_be_left_out() -> None:
     assert values(list(registered)) == {2: "a", 4: "a", 6: "", 1002: "b"}
 
 
+def test_a_stream_that_is_made_anew_begins_anew() -> None:
+    engine = Engine()
+    engine.register_csparql(ALL.replace("e/s", "e/other"))
+    push(engine, 1_000, "a")
+    engine.delete_stream("http://e/s")
+    registered = engine.register_csparql(ALL)
+    push(engine, 1, "b")
+    push(engine, 3, "c")
+    assert values(list(registered)) == {2: "b"}
+
+
 def test_queries_are_listed_and_unregistered() -> None:
     engine = Engine()
     made = engine.register_csparql(
