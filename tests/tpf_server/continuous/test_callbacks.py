@@ -116,6 +116,30 @@ def test_a_callback_may_close_any_query(hall: Hall, closer: int, closed: int) ->
     assert found == [before if number == closed else expected for number in range(3)]
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (
+            "CONSTRUCT { ?a <urn:p> ?b } { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }",
+            {"into": "urn:made"},
+        ),
+        (
+            "REGISTER STREAM <urn:made> AS CONSTRUCT { ?a <urn:p> ?b }"
+            " FROM STREAM <urn:s> [RANGE TRIPLES 1] { ?a <urn:p> ?b }",
+            {},
+        ),
+    ],
+)
+def test_a_query_that_its_callback_closes_feeds_its_stream_no_more(
+    text: str, options: dict[str, str]
+) -> None:
+    engine = Engine()
+    reader = engine.register("SELECT ?a { STREAM <urn:made> [ALL] { ?a ?p ?b } }")
+    query: Any = register(engine, text, lambda _: query.close(), **options)
+    engine.push("urn:s", ("<urn:a>", P, "<urn:b>"), 1)
+    assert (query.emitted, list(reader)) == (1, [])
+
+
 @pytest.mark.parametrize("text", [CQELS, INSTANCES, GROUPS])
 def test_a_callback_may_register_and_push(text: str) -> None:
     """Results follow earlier ones, in the order of elements."""

@@ -729,7 +729,9 @@ class InstantQueries:
         except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
             registered.fail(error)
             return
-        if registered.stream is not None and answer.makes_triples:
+        # It may have ended itself.
+        feeds = registered.stream is not None and registered.state == "running"
+        if feeds and answer.makes_triples:
             encode = self._dictionary.encode
             for element in answer.elements:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
