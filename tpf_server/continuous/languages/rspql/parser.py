@@ -62,9 +62,7 @@ from tpf_server.continuous.languages.rspql.rspql_query import (
     report_instants,
 )
 from tpf_server.continuous.runtime.elements.elements import milliseconds
-from tpf_server.continuous.runtime.errors import (
-    as_continuous_errors,
-)
+from tpf_server.continuous.runtime.errors import as_continuous_errors
 from tpf_server.continuous.runtime.instants.csparql_query import (
     TIMESTAMP,
     RegisterClause,
@@ -365,8 +363,7 @@ class _Clauses:
                 position,
             )
         windows = [each.window for each in self._windows]
-        ahead = policy.timing and self._tick != "tuple"
-        if ahead and not report_instants(policy, windows).periods:
+        if policy.period is not None and not report_instants(policy, windows).periods:
             parser.fail("no window ever closes at a multiple of the period", position)
 
     def _from_window(self, parser: Parser, start: int, is_named: bool) -> bool:

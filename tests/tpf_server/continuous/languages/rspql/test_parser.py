@@ -140,10 +140,13 @@ def test_what_the_text_does_not_say_is_given() -> None:
         (registered("REPORT NON-EMPTY CONTENT"), "NON-EMPTY CONTENT alone holds", "REGISTER"),
         (registered("TICK TIME", "[ELEMENTS 3]"), "are moved by elements: TICK TUPLE", "REGISTER"),
         (registered("REPORT PERIODIC 5s", "[ELEMENTS 3]"), "PERIODIC needs time, and", "REGISTER"),
-        (
-            registered("REPORT WINDOW CLOSE, PERIODIC 10", "[RANGE 5 STEP 10]"),
-            "no window ever closes at a multiple of the period",
-            "REGISTER",
+        *(
+            (
+                registered(f"REPORT WINDOW CLOSE, PERIODIC 10{tick}", "[RANGE 5 STEP 10]"),
+                "no window ever closes at a multiple of the period",
+                "REGISTER",
+            )
+            for tick in ("", " TICK BATCH", " TICK TUPLE")
         ),
         (
             query(head="REGISTER ISTREAM <o> AS").replace("SELECT", "SELECT DSTREAM"),
