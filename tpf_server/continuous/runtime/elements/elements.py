@@ -49,11 +49,12 @@ def milliseconds(timestamp: object) -> int:
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
             raise TimestampError(f"without a time zone: {timestamp}")
-        return (timestamp - EPOCH) // timedelta(milliseconds=1)
+        at = (timestamp - EPOCH) // timedelta(milliseconds=1)
     # Integers of other libraries, too.
-    if isinstance(timestamp, bool) or not isinstance(timestamp, Integral):
+    elif isinstance(timestamp, bool) or not isinstance(timestamp, Integral):
         raise TimestampError(f"not an instant: {timestamp!r}")
-    at = int(timestamp)
+    else:
+        at = int(timestamp)
     if not EARLIEST <= at <= LATEST:
         raise TimestampError(f"not in the years 1 to 9999: {at}")
     return at
