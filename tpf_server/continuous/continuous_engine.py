@@ -168,6 +168,11 @@ class Engine(TickEngine):
                 self.instants.times.tell(self._told)
         registered = self.instants.start(name, query, callback)
         self._begun(registered)
+        if self._emitter.emitting:
+            # What is left of a batch must come as elements.
+            self.settle()
+            for each in self.streams.values():
+                each.version += 1
         return registered
 
     def ask(self, text: str) -> PeriodicAnswer:

@@ -95,7 +95,8 @@ class RecordFeed:
         # All are looked at before anything changes, and nothing else holds their terms until then.
         self._batch = [*([self.value(each)] for each in values), [self._subject(subject)]]
         try:
-            self._deliver(self._batch, [timestamp])
+            while not self._deliver(self._batch, [timestamp]):
+                pass
         finally:
             self._batch = []
 
@@ -234,9 +235,11 @@ class RecordFeed:
             "    done = 0",
             f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
             "in zip(subjects, times, *rows):",
-            "        done += 1",
             "        if ticking:",
             "            reach(stream, at)",
+            "            if stream.version != version:",
+            "                break",
+            "        done += 1",
             f"        if begin(stream, at, {len(self._predicates)}):",
             *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
             "            end(at)",

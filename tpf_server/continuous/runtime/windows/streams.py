@@ -22,7 +22,7 @@ class ElementStream(StreamTime):
     Attributes:
         triples: count; the last one has this number.
         inputs: the windows over it, in the order in which they take an element.
-        version: changes whenever `inputs` does.
+        version: changes whenever other windows or queries take an element.
     """
 
     def __init__(self, name: Term) -> None:

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.any_language import register
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
+from tpf_server.continuous.runtime.elements.elements import EPOCH
 from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.records.record_columns import encoded_column
-from tpf_server.continuous.runtime.semantics import PAPER
+from tpf_server.continuous.runtime.records.record_reading import term_text
+from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM
 
 NAMES = ["urn:x", "urn:k", "urn:n", "urn:t"]
 TYPES = [pa.decimal128(30, 2), pa.string(), pa.int64(), pa.timestamp("us", "UTC")]
@@ -122,6 +125,50 @@ def test_a_query_that_is_registered_within_a_batch_sees_the_rest_of_it():
     whole = batch([[Decimal(n) for n in range(4)], [f'"{n}"' for n in range(4)]], TYPES[:2])
     feed.push_batch(pa.array([1, 2, 3, 4]), whole, pa.array([1, 2, 3, 4]))
     assert seen == [('"1"',), ('"2"',), ('"3"',)]
+
+
+_RECORDS = "{ ?s <urn:x> ?x ; <urn:k> ?k }"
+_RANKED = (
+    f"SELECT ?k (COUNT(*) AS ?n) {{ STREAM <urn:s> [RANGE 5ms] {_RECORDS} }}"
+    " GROUP BY ?k ORDER BY DESC(?n) DESC(?k) LIMIT 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "policy", "second"),
+    [
+        (STAR, PAPER, PART),
+        (STAR, PAPER_DSTREAM, PART),
+        (STAR, PAPER, f"SELECT ?s FROM STREAM <urn:s> [RANGE 5ms STEP 1ms] {_RECORDS}"),
+        (_RANKED, PAPER, f"SELECT ?s FROM STREAM <urn:s> [RANGE 5ms STEP 1ms] {_RECORDS}"),
+    ],
+)
+def test_what_a_callback_registers_sees_the_rest_of_a_batch(first, policy, second):
+    """Also where the callback is called between two records."""
+    found = []
+    for way in ("batch", "records", "elements"):
+        engine, new = Engine(), []
+
+        def take(_, engine=engine, new=new):
+            if not new:
+                new.append(register(engine, second))
+
+        engine.register(first, take, semantics=policy)
+        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+        values = [[Decimal("1.00"), f'"{n}"', n, EPOCH] for n in range(4)]
+        if way == "batch":
+            columns = batch(zip(*values, strict=True))
+            feed.push_batch(pa.array(range(4)), columns, pa.array([0, 10, 10, 11]))
+        for number, (row, at) in enumerate(zip(values, [0, 10, 10, 11], strict=True)):
+            if way == "records":
+                feed.push(number, row, at)
+            elif way == "elements":
+                terms = zip(NAMES, map(term_text, row), strict=True)
+                engine.push("urn:s", [(f"<urn:r/{number}>", f"<{p}>", o) for p, o in terms], at)
+        engine.advance(20)
+        found.append([(each.at, Counter(each.rows)) for each in new[0]])
+    assert found[0] == found[1] == found[2]
+    assert sum(map(len, (rows for _, rows in found[0]))) > 1
 
 
 @pytest.mark.parametrize(
