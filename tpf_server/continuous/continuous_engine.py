@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from annotations.terms import Term
-from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.languages.rspql.parser import parse as parse_rspql
@@ -18,7 +17,11 @@ from tpf_server.continuous.runtime.elements.elements import (
     graph_name,
     milliseconds,
 )
-from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.errors import (
+    ContinuousError,
+    UnsupportedContinuousQueryError,
+    as_continuous_errors,
+)
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.runtime.instants.instant_queries import InstantSettings
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
@@ -218,14 +221,11 @@ class Engine(TickEngine):
                 raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
             self._feed(registered, self.stream(into).name)
         try:
-            with self.dictionary.permanently():
+            with as_continuous_errors(), self.dictionary.permanently():
                 self._plans.add(registered, policy)
-        except (UnsupportedQueryError, RecursionError) as error:
-            self._forget_failed(registered)
-            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-            raise UnsupportedContinuousQueryError(reason) from error
         except ContinuousError:
-            self._forget_failed(registered)
+            self._plans.drop_idle()
+            self.instants.timetable.unlink(registered.name)
             raise
         self._until_housekeeping = 1
         if registered.plan is not None:
@@ -247,10 +247,6 @@ class Engine(TickEngine):
         name, reads = registered.name, registered.reads
         self.instants.timetable.link(name, target, reads)
         registered.stream = target
-
-    def _forget_failed(self, registered: RegisteredQuery) -> None:
-        self._plans.drop_idle()
-        self.instants.timetable.unlink(registered.name)
 
     def _let_go(self, registered: RegisteredQuery | PeriodicQuery) -> None:
         if isinstance(registered, PeriodicQuery):

@@ -12,7 +12,6 @@ from typing import TypeVar, cast
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.runtime.elements.elements import graph_of
 from tpf_server.continuous.runtime.errors import (
     ContinuousError,
@@ -22,6 +21,7 @@ from tpf_server.continuous.runtime.errors import (
     JoinLimitError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
+    as_continuous_errors,
 )
 from tpf_server.continuous.runtime.instants.builder import TooManyStaticError, has_static
 from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
@@ -222,7 +222,7 @@ class EvaluationPlanner:
 
         One is shared with queries that differ in constants at most, if no element came since.
         """
-        try:
+        with as_continuous_errors():
             initial = self._initial(query, separated=True)
             key, question = question_of(query, initial)
             result = self._evaluations.fresh(key, arrivals)
@@ -233,11 +233,6 @@ class EvaluationPlanner:
                 query, lambda graph: PeriodicEvaluation(graph, self._context, arrivals, key)
             )
             return made, made.ask(question)
-
-        except UnsupportedQueryError as error:
-            raise UnsupportedContinuousQueryError(str(error)) from error
-        except RecursionError:
-            raise UnsupportedContinuousQueryError("it is nested too deeply") from None
 
     def shared(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
@@ -251,10 +246,11 @@ class EvaluationPlanner:
     def plan_anew(self, evaluation: PeriodicEvaluation, query: CsparqlQuery) -> None:
         """Plan an evaluation again, by what is known now."""
         parts: PartedQuery | None = None
-        if evaluation.widened:
-            _, question = question_of(query, self._initial(query, separated=True))
-            parts = question.parts
-        self._plan_anew(evaluation, query, parts)
+        with as_continuous_errors():
+            if evaluation.widened:
+                _, question = question_of(query, self._initial(query, separated=True))
+                parts = question.parts
+            self._plan_anew(evaluation, query, parts)
 
     def _plan_anew(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, parts: PartedQuery | None
@@ -566,9 +562,15 @@ class InstantQueries:
                 each.evaluation.refreshed()
             if self._static.names != self._graph_names:
                 self._graph_names = self._static.names
-                ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
+                queries = tuple(self.queries.values())
+                ranging = {each.evaluation: each.query for each in queries if each.ranges}
                 for evaluation, query in ranging.items():
-                    self.planner.plan_anew(evaluation, query)
+                    try:
+                        self.planner.plan_anew(evaluation, query)
+                    except ContinuousError as error:
+                        for each in queries:
+                            if each.evaluation is evaluation:
+                                each.stop(error)
             self._forgetting.sweep_where_due()
 
         return finish

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annotations.terms import Term
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     CsparqlWriter,
@@ -16,6 +17,7 @@ from tests.support.random_continuous_queries import (
     with_static,
 )
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
+from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants import builder
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.periodic_query import Pace, PeriodicQuery
@@ -88,3 +90,19 @@ def test_a_variable_graph_ranges_over_graphs_that_come_later() -> None:
     assert [sorted(each.rows) for each in query] == [
         [("<urn:one>",), ("<urn:two>",)][:number] for number in (1, 2)
     ]
+
+
+def test_a_variable_graph_over_too_many_graphs_stops_its_query_and_no_other() -> None:
+    made = Engine()
+    parts = ("GRAPH ?g { ?b ?p ?c }", "")
+    texts = [f"SELECT ?a {SECOND} {{ ?a <urn:at> ?b {part} }}" for part in parts]
+    ranging, other = map(made.register_csparql, texts)
+    for number in range(1_500):
+        made.static.memory(Term(f"<urn:graph{number}>"))
+    made.add([("<urn:x>", "<urn:p>", '"1"')], "urn:graph0")
+    made.push("urn:s", ("<urn:a>", "<urn:at>", "<urn:b>"), 100)
+    made.finish()
+    assert [each.rows for each in other] == [(("<urn:a>",),)]
+    assert ranging.state == "stopped"
+    with pytest.raises(UnsupportedContinuousQueryError, match="nested too deeply"):
+        next(iter(ranging))
