@@ -252,6 +252,9 @@ class RecordFeed:
     def _check(self, columns: int) -> None:
         if columns != len(self._predicates):
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
+        declarations = self._engine.instants.declarations
+        if declarations.declared:
+            declarations.check_triples(self._stream.name, [(0, p, 0) for p in self._predicates])
 
     def value(self, value: RecordValue) -> TermId:
         """Return the integer of a value, or raise `ElementError`."""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
@@ -140,8 +141,15 @@ def test_bad_input() -> None:
     engine = Engine()
     engine.declare("http://e/s", ["http://e/p"])
     engine.register_csparql(ALL)
-    with pytest.raises(ElementError, match="does not declare"):
-        engine.push("http://e/s", ("<http://e/x>", "<http://e/q>", '"1"'), 1)
+    feed = engine.record_feed("http://e/s", ["http://e/q"])
+    columns = pa.array(["<http://e/x>"]), pa.record_batch({"q": ['"1"']}), pa.array([1])
+    for push_other in (
+        lambda: engine.push("http://e/s", ("<http://e/x>", "<http://e/q>", '"1"'), 1),
+        lambda: feed.push("<http://e/x>", ['"1"'], 1),
+        lambda: feed.push_batch(*columns),
+    ):
+        with pytest.raises(ElementError, match="does not declare"):
+            push_other()
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
         engine.register_csparql("SELECT * { ?s ?p ?o }")
     engine.declare("http://e/s", ["http://e/p"])
