@@ -76,24 +76,16 @@ class Delivery:
         self.taken = False
         self.whole = semantics.relation in ("rstream", "answer")
         self.silent = semantics.relation != "rstream"
-        if semantics.output == "difference":
-            self.push: Callable[[Solution, int], None] = self._push_change
-        elif semantics.relation == "dstream":
-            self.push = self._push_gone
-        else:
-            self.push = self._push_derived
+        self._nets = semantics.nets
+        self.push: Callable[[Solution, int], None] = (
+            self._push_change if semantics.nets else self._push_derived
+        )
 
     def _push_derived(self, solution: Solution, count: int) -> None:
         if count > 0 and self._phase.inserting:
             if not self.awake:
                 self.rouse()
             self._derived.append((solution, count))
-
-    def _push_gone(self, solution: Solution, count: int) -> None:
-        if count < 0 and not self._phase.inserting:
-            if not self.awake:
-                self.rouse()
-            self._derived.append((solution, -count))
 
     def _push_change(self, solution: Solution, count: int) -> None:
         if not self.awake:
@@ -102,9 +94,7 @@ class Delivery:
 
     def takes(self) -> bool:
         """True if a change that comes now would be emitted."""
-        if self.push == self._push_change:
-            return True
-        return self._phase.inserting == (self._relation == "istream")
+        return self._nets or self._phase.inserting
 
     def rouse(self) -> None:
         """Note that there is something to emit."""
@@ -118,7 +108,7 @@ class Delivery:
         self.taken = True
         if self._derived:
             derived, self._derived = self._derived, []
-            return derived, self._relation == "dstream"
+            return derived, False
         changes, self._changes = self._changes, {}
         if self.column is not None:
             changes = _by_query(changes, self.column, whole=self.visible is None)

@@ -47,38 +47,33 @@ class Semantics:
     """How solutions become output.
 
     Args:
-        output: ``derivations`` emits, at each arrival, every solution as often as the arrival
-            derives it anew; ``difference`` emits what the bag of solutions has more than before
-            the arrival (paper 000, section 3.2: the streaming operator).
-        static: ``distinct`` takes every sub-query over static data as distinct over the variables
-            that occur elsewhere; ``bag`` keeps multiplicities as SPARQL has them.
-        aggregates: ``rows`` emits the row of a group once for each new solution in it; ``groups``
-            once if it changed. ``rows`` needs ``derivations``.
         relation: ``istream`` emits what comes, ``dstream`` what goes, ``rstream`` the whole result
-            at each arrival, ``answer`` that where it has changed, also when nothing is left (these
-            two with ``difference`` only).
+            at each arrival, ``answer`` that where it has changed, also when nothing is left.
+        nets: of bags of solutions, as SPARQL has them, the difference to that before the arrival
+            counts (paper 000, section 3.2: the streaming operator). If not, every solution comes
+            as often as the arrival derives it anew, the row of a group once for each new solution
+            in it, and sub-queries over static data are distinct over the variables that occur
+            elsewhere.
     """
 
     name: str
-    output: Literal["derivations", "difference"]
-    static: Literal["distinct", "bag"]
-    aggregates: Literal["rows", "groups"]
     relation: Literal["istream", "dstream", "rstream", "answer"] = "istream"
+    nets: bool = True
 
 
-CQELS: Final = Semantics("cqels", "derivations", "distinct", "rows")
+CQELS: Final = Semantics("cqels", nets=False)
 """The model of the conference scenario, as the original engine behaves."""
 
-PAPER: Final = Semantics("paper", "difference", "bag", "groups")
+PAPER: Final = Semantics("paper")
 """Paper 000, section 3.2: SPARQL's bags, and the difference of successive results."""
 
-PAPER_DSTREAM: Final = Semantics("paper-dstream", "difference", "bag", "groups", "dstream")
+PAPER_DSTREAM: Final = Semantics("paper-dstream", "dstream")
 """As `PAPER`, but emits what leaves the result."""
 
-PAPER_RSTREAM: Final = Semantics("paper-rstream", "difference", "bag", "groups", "rstream")
+PAPER_RSTREAM: Final = Semantics("paper-rstream", "rstream")
 """As `PAPER`, but emits the whole result at each arrival."""
 
-PAPER_ANSWER: Final = Semantics("paper-answer", "difference", "bag", "groups", "answer")
+PAPER_ANSWER: Final = Semantics("paper-answer", "answer")
 """As `PAPER`, but emits the whole result whenever it changes."""
 
 _POLICIES = (CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM, PAPER_ANSWER)

@@ -207,7 +207,6 @@ class ContinuousLeaves:
 
     Attributes:
         lifted: variables that stand for the constants of instances, but for `SLICE`.
-        nets: additions and removals at the same time cancel out.
         alone: the static caches that no window is joined with.
         dispatches: stamps go with the rows of joins, to where queries are told apart.
         subscriptions: the windows in use, with their listeners.
@@ -235,8 +234,7 @@ class ContinuousLeaves:
         self._static_caches = context.static_caches
         self._environment = context.environment
         self.dictionary = context.dictionary
-        self._distinct = planned.semantics.static == "distinct"
-        self.nets = planned.semantics.output == "difference"
+        self._distinct = not planned.semantics.nets
         self.lifted = lifted
         # Where they are told apart only above, by what they compare with, so are stamps.
         self._lifted = lifted if INSTANCE in lifted else frozenset()

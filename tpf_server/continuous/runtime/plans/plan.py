@@ -427,7 +427,7 @@ class Plan:
         environment = replace(context.environment, spend=self.work.read_text)
         context = replace(context, environment=environment)
         self.leaves = ContinuousLeaves(planned, context, self._added, self.work)
-        emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
+        emitting = None if semantics.nets else emitting_group(query.query)
         paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
         builder = PlanBuilder(self.leaves, self.flow, environment, emitting, paths=paths)
         pattern: algebra.Pattern = query.query.pattern
@@ -440,7 +440,7 @@ class Plan:
         elif SLICE in lifted:
             node = self._slices = builder.sliced(
                 node,
-                variables if semantics.output == "difference" else node.schema,
+                variables if semantics.nets else node.schema,
                 self.order,
                 leaving=semantics.relation == "dstream",
                 is_wanted=delivery.takes,
@@ -458,18 +458,16 @@ class Plan:
             each for each, _ in self.leaves.caches if each not in context.static_caches
         ]
         self._triples = max(1, len(query.query.template))
-        self.stateless = semantics.relation == "istream" and all(
+        self.nets = semantics.nets
+        self.stateless = not (self.nets or _volatile(query.query)) and all(
             isinstance(each, _STATELESS) for each in self.flow.nodes
         )
-        if semantics.output == "difference" or _volatile(query.query):
-            self.stateless = False
         self.holding = [each for each in self.flow.nodes if each.holds]
         for _, entry in self.leaves.subscriptions:
             entry.takes_expired = not self.stateless
 
         self._windows = windows
         self.slides = windows.slides(query.windows)
-        self.nets = self.leaves.nets
         self.batches: Callable[[], dict[str, Any]] = dict
 
         self._position = windows.position
@@ -478,7 +476,7 @@ class Plan:
 
         # The nodes stand in their order; only paths of any length feed back.
         self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
-        self.flushes_early = bool(self.holding) and semantics.output == "derivations"
+        self.flushes_early = bool(self.holding) and not self.nets
 
     def _added(self, join: MultiwayJoin) -> None:
         self.flow.add(join)

@@ -135,7 +135,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         pattern = replace(sliced, input=pattern)
     common = replace(query.query, pattern=pattern)
     width = None
-    if sliced is None and policy.output == "derivations" and policy.relation == "istream":
+    if sliced is None and not policy.nets:
         width = _passing_width(query, bgp)
     windows = query.windows if width is None else _at_once(query.windows)
     stamped = sliced is None and _stamped(query.query.pattern)
