@@ -25,15 +25,8 @@ from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 Parts = list[list[Any]]
 Brought = Parts | Solution
-
-
-class _Mixed:
-    """The objects of one subject, pattern by pattern, with counts."""
-
-    __slots__ = ("objects",)
-
-    def __init__(self, patterns: int) -> None:
-        self.objects: list[dict[Any, int]] = [{} for _ in range(patterns)]
+_Mixed = list[dict[Any, int]]
+"""The objects of one subject, pattern by pattern, with counts."""
 
 
 class StarContent:
@@ -41,54 +34,46 @@ class StarContent:
 
     Args:
         emit: gets each row that comes (1) or goes (-1), or several copies.
-
-    Attributes:
-        live: by subject: the row of its only element, or the objects of several elements. A window
-            may insert and expire rows of the first kind itself.
     """
 
     def __init__(self, matcher: StarMatcher, emit: Sink) -> None:
         self._matcher = matcher
         self._emit = emit
-        self.live: dict[TermId, Solution | _Mixed] = {}
-
-    def __len__(self) -> int:
-        return len(self.live)
+        # By subject: the row of its only element, or the objects of several elements.
+        self._live: dict[TermId, Solution | _Mixed] = {}
 
     def insert(self, subject: TermId, brought: Brought) -> None:
         """Insert the part of an element about `subject`: objects by pattern, or a whole row."""
-        content = self.live.get(subject)
+        content = self._live.get(subject)
         if content is None:
             row = self._single(subject, brought) if isinstance(brought, list) else brought
             if row is not None:
-                self.live[subject] = row
+                self._live[subject] = row
                 self._emit(row, 1)
                 return
-            content = self.live[subject] = _Mixed(len(brought))
+            nothing: _Mixed = [{} for _ in brought]
+            content = self._live[subject] = nothing
         elif isinstance(content, tuple):
-            mixed = _Mixed(len(self._matcher.predicates))
-            for objects, (value,) in zip(mixed.objects, self._parts(content), strict=True):
-                objects[value] = 1
-            content = self.live[subject] = mixed
+            content = self._live[subject] = [{value: 1} for (value,) in self._parts(content)]
         self._change(subject, content, self._parts(brought), 1)
 
     def expire(self, subject: TermId, brought: Brought) -> None:
-        content = self.live[subject]
+        content = self._live[subject]
         if isinstance(content, tuple):
-            del self.live[subject]
+            del self._live[subject]
             self._emit(content, -1)
             return
         self._change(subject, content, self._parts(brought), -1)
-        if not any(content.objects):
-            del self.live[subject]
+        if not any(content):
+            del self._live[subject]
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
         """Return the present rows with their counts."""
-        for subject, content in self.live.items():
+        for subject, content in self._live.items():
             if isinstance(content, tuple):
                 yield content, 1
                 continue
-            for value, times in content.objects[0].items():
+            for value, times in content[0].items():
                 for row, count in self._rows(subject, content, 0, value):
                     yield row, times * count
 
@@ -102,7 +87,7 @@ class StarContent:
 
     def _change(self, subject: TermId, content: _Mixed, parts: Parts, sign: int) -> None:
         for pattern, values in enumerate(parts):
-            own = content.objects[pattern]
+            own = content[pattern]
             for value in values:
                 total = own.get(value, 0) + sign
                 if total:
@@ -117,7 +102,7 @@ class StarContent:
     ) -> Iterator[tuple[Solution, int]]:
         choices = [
             [(value, 1)] if position == pattern else list(objects.items())
-            for position, objects in enumerate(content.objects)
+            for position, objects in enumerate(content)
         ]
         for choice in product(*choices):
             row = self._matcher.row(subject, [each for each, _ in choice])

@@ -1,7 +1,7 @@
 """The windows of an engine: shared by queries, moved by time."""
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from annotations.terms import Term
@@ -267,7 +267,6 @@ class WindowRegistry:
 
     Args:
         stream: gives the stream of a name.
-        numbers: of windows, for an order of all.
 
     Attributes:
         touched: windows in which rows came or went, and whose plans hold something back.
@@ -280,14 +279,13 @@ class WindowRegistry:
         stream: Callable[[str], ElementStream],
         watermark: Watermark,
         streams: Mapping[Term, ElementStream],
-        numbers: Iterator[int] | None = None,
     ) -> None:
         self.streams = streams
         self.touched: list[WindowInput] = []
         self.sliding: dict[WindowInput, None] = {}
         self._stream = stream
         self._watermark = watermark
-        self._numbers = itertools.count() if numbers is None else numbers
+        self._numbers = itertools.count()
         self._shared: dict[_Key, list[WindowInput]] = {}
         self._streams: dict[WindowInput, tuple[ElementStream, _Key]] = {}
         self._expiries = Expiries()
