@@ -73,9 +73,9 @@ class ReorderBuffer(Generic[ItemT]):
     def until(self, at: int) -> Iterator[tuple[int, ItemT]]:
         """Yield those up to an instant, in the order of time; of equal times, as they came."""
         for waiting in self._behind.values():
-            for each in waiting:
-                heapq.heappush(self._waiting, each)
-        self._behind.clear()
+            # What is later goes on to wait in the order of its stream.
+            while waiting and waiting[0][0] <= at:
+                heapq.heappush(self._waiting, heapq.heappop(waiting))
         return _until(self._waiting, at)
 
     def drop(self, stream: Hashable) -> None:

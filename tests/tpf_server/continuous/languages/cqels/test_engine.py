@@ -95,6 +95,18 @@ def test_the_clock_leaves_late_elements_their_time():
     assert engine.dropped == 1
 
 
+def test_the_clock_leaves_a_stream_that_is_behind_its_order():
+    engine = Engine(EngineSettings(lateness=10))
+    found = engine.register("SELECT ?a { STREAM <urn:t> [RANGE 9ms] { ?a <urn:p> ?b } }")
+    engine.push("urn:s", triple(0), 1_000)
+    engine.push("urn:t", triple(1), 505)
+    engine.advance(510)
+    engine.push("urn:t", triple(2), 503)
+    engine.push("urn:s", triple(0), 1_001)
+    engine.finish()
+    assert (rows(found), engine.dropped) == ([("<urn:n2>",), ("<urn:n1>",)], 0)
+
+
 def test_a_number_without_end_is_a_value_that_nobody_knows():
     """It must not stop the engine in the middle of an arrival."""
     engine = Engine()
