@@ -26,7 +26,13 @@ from tests.support.random_continuous_queries import with_static as loaded
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime import forgetting
 from tpf_server.continuous.runtime.errors import ElementError, UnsupportedContinuousQueryError
-from tpf_server.continuous.runtime.semantics import PAPER, PAPER_RSTREAM
+from tpf_server.continuous.runtime.semantics import (
+    CQELS,
+    PAPER,
+    PAPER_DSTREAM,
+    PAPER_RSTREAM,
+    Semantics,
+)
 from tpf_server.continuous.service.streams import SharedStreams
 
 Found = list[tuple[int, Counter[Any]]]
@@ -104,6 +110,32 @@ def test_queries_of_both_languages_feed_each_other() -> None:
     # What it makes would be an arrival, at which it would make everything again.
     with pytest.raises(UnsupportedContinuousQueryError, match="paper-rstream cannot feed"):
         engine.register(MADE, into="urn:made", semantics=PAPER_RSTREAM)
+
+
+@pytest.mark.parametrize("way", ["often", "once", "element"])
+@pytest.mark.parametrize(
+    ("window", "policy", "expected"),
+    [
+        ("RANGE 1s SLIDE 1s", CQELS, [(1_000, 1), (2_000, 0), (3_000, 0)]),
+        ("RANGE 900ms", PAPER_DSTREAM, [(2_000, 1), (3_000, 0)]),
+    ],
+)
+def test_what_is_made_between_elements_is_there_at_the_next_instant(
+    window: str, policy: Semantics, expected: list[tuple[int, int]], way: str
+) -> None:
+    engine = Engine()
+    text = MADE.replace("NOW", window)
+    engine.register(text, take([]), semantics=policy, into="urn:made")
+    query = engine.register_csparql(
+        "SELECT ?a FROM STREAM <urn:made> [RANGE 1s STEP 1s] { ?a <urn:made> ?b }"
+    )
+    element = ("<urn:a>", "<urn:p>", "<urn:b>")
+    engine.push("urn:s", element, 500)
+    if way == "element":
+        engine.push("urn:s", element, 3_050)
+    for at in {"often": range(550, 3_150, 100), "once": [3_050]}.get(way, ()):
+        engine.advance(at)
+    assert [(each.at, len(each.rows)) for each in query] == expected
 
 
 _ALIKE = "AS CONSTRUCT %s FROM NAMED WINDOW <w> ON <urn:s> [RANGE PT1S] { WINDOW <w> { ?a ?p ?b } }"

@@ -469,6 +469,12 @@ class TickEngine(QueryEngine):
         instants = self.instants
         return self.reorders or (bool(instants.queries) and instants.looks_at(stream.name))
 
+    @property
+    def interleaves(self) -> bool:
+        """True where plans may make elements, between others, for queries at instants."""
+        instants = self.instants
+        return bool(self.ticking and instants.queries) and instants.timetable.linked
+
     def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
         self.instants.declarations.check_triples(stream, triples)
 
@@ -484,6 +490,11 @@ class TickEngine(QueryEngine):
         if instants.queries:
             self.arriving.append(triples)
             try:
+                if self.interleaves and at >= stream.latest and not stream.lag:
+                    # What plans make between elements comes before later answers.
+                    while (boundary := self._boundary(min(at, self._limit + 1))) is not None:
+                        instants.reach(stream.name, boundary)
+                        self._pass_until(boundary + 1)
                 instants.arrive(stream.name, triples, at, graph)
             finally:
                 self.arriving.pop()

@@ -103,16 +103,16 @@ class Feeding:
     """Streams that are made from streams."""
 
     def __init__(self) -> None:
-        self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
+        self.links: dict[str, tuple[Term, frozenset[Term]]] = {}
         self.makers: Multimap[Term, PeriodicQuery] = Multimap()
 
     def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
         """A stream is made elsewhere from others."""
-        self._links[name] = (made, frozenset(reads))
+        self.links[name] = (made, frozenset(reads))
 
     def unlink(self, name: str) -> bool:
         """Undo `link`; true if there was one."""
-        return self._links.pop(name, None) is not None
+        return self.links.pop(name, None) is not None
 
     def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
         """Rank these queries, and those whose triples they read."""
@@ -152,7 +152,7 @@ class Feeding:
                 continue
             seen.add(stream)
             made_from = [each.reads for each in self.makers.of(stream)]
-            made_from += [reads for made, reads in self._links.values() if made == stream]
+            made_from += [reads for made, reads in self.links.values() if made == stream]
             if not made_from:
                 awaited.add(stream)
             for each in made_from:
@@ -167,7 +167,7 @@ class Feeding:
             each = asked.pop()
             if each not in result:
                 result.add(each)
-                asked += (s for made, reads in self._links.values() if made == each for s in reads)
+                asked += (s for made, reads in self.links.values() if made == each for s in reads)
         return result
 
 
@@ -258,6 +258,11 @@ class Timetable:
     def unlink(self, name: str) -> None:
         if self._feeding.unlink(name):
             self._arrange(self._queries.values())
+
+    @property
+    def linked(self) -> bool:
+        """True where others make streams."""
+        return bool(self._feeding.links)
 
     def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
         queries = tuple(queries)
