@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from annotations.terms import Term
 from tpf_server.continuous.languages.cqels.parser import parse
@@ -33,10 +33,6 @@ from tpf_server.continuous.runtime.tick_engine import TickEngine
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.runtime.windows.specification import NEVER
 
-_SETTINGS: Final = EngineSettings()
-_LIMITS: Final = EngineLimits()
-_INSTANTS: Final = InstantSettings()
-
 __all__ = ["Engine", "EngineLimits", "EngineSettings", "InstantSettings", "RegisteredQuery"]
 
 
@@ -49,14 +45,6 @@ class Engine(TickEngine):
         settings: how it treats elements and queries.
         instants: how queries in C-SPARQL and RSP-QL are evaluated.
     """
-
-    def __init__(
-        self,
-        settings: EngineSettings = _SETTINGS,
-        limits: EngineLimits = _LIMITS,
-        instants: InstantSettings = _INSTANTS,
-    ) -> None:
-        super().__init__(settings, limits, instants)
 
     @property
     def time(self) -> int | None:

@@ -270,6 +270,9 @@ class StreamPosition(NamedTuple):
     newest: int | None
 
 
+_SETTINGS: Final = EngineSettings()
+_LIMITS: Final = EngineLimits()
+_INSTANTS: Final = InstantSettings()
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
@@ -287,7 +290,10 @@ class TickEngine(QueryEngine):
     """
 
     def __init__(
-        self, settings: EngineSettings, limits: EngineLimits, instants: InstantSettings
+        self,
+        settings: EngineSettings = _SETTINGS,
+        limits: EngineLimits = _LIMITS,
+        instants: InstantSettings = _INSTANTS,
     ) -> None:
         super().__init__(settings, limits)
         self.front = NEVER

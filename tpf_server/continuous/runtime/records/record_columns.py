@@ -45,12 +45,8 @@ def encoded_column(
     term: Callable[[str], TermId],
 ) -> list[TermId]:
     """Return the integers of a column; see `column_cells`."""
-    cells = column_cells(name, column, value, term, _unknown, lambda _: None)
+    cells = column_cells(name, column, value, term, lambda _: None, lambda _: None)
     return cells if isinstance(cells, list) else cells.tolist()
-
-
-def _unknown(_text: str) -> None:
-    """Return ``None``."""
 
 
 def column_cells(
@@ -192,10 +188,9 @@ def _of_strings(
     for number in [number for number, each in enumerate(terms) if each is None]:
         try:
             terms[number] = term(texts[number])
-        except ElementError:
-            # Which record it is.
-            known_terms(name, different, term)
-            raise
+        except ElementError as error:
+            row = different.indices.index(number).as_py()
+            raise ElementError(f"record {row + 1}: {in_short(name)}: {error}") from None
     indexes = whole_numbers(different.indices)
     try:
         cells: Column = np.array(terms, np.int64)[indexes]
@@ -203,22 +198,6 @@ def _of_strings(
         return [terms[position] for position in indexes.tolist()]
     hold(terms)
     return cells
-
-
-def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
-    """Return the integers of the different terms of a column."""
-    different = column.dictionary_encode()
-    if different.null_count:
-        row = different.is_null().index(True).as_py()
-        raise ElementError(f"record {row + 1}: no value for {in_short(name)}")
-    term_ids: list[TermId] = []
-    for number, text in enumerate(different.dictionary.to_pylist()):
-        try:
-            term_ids.append(term(text))
-        except ElementError as error:
-            row = different.indices.index(number).as_py()
-            raise ElementError(f"record {row + 1}: {in_short(name)}: {error}") from None
-    return term_ids
 
 
 def _of_integers(column: pa.Array) -> Column | None:
