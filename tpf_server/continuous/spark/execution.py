@@ -357,7 +357,7 @@ class SparkExecution:
         if sink is not None and form not in ("CONSTRUCT", "DESCRIBE"):
             raise ContinuousError(f"{form} gives no triples for a stream")
         registration = parsed.registration
-        is_stream = registration is not None and registration.kind == "stream"
+        is_stream = registration is not None and registration.stream is not None
         self._is_stream = is_stream and form != "SELECT"
         self._session = session
         self._directory = directory

@@ -125,7 +125,7 @@ class _Clauses:
         form = parser.token
         query = parser.query()
         if registration is not None and kind is not None:
-            if registration.kind == "stream" and query.form == "ASK":
+            if registration.stream is not None and query.form == "ASK":
                 parser.fail("REGISTER STREAM needs triples, and ASK gives none", form.position)
             if not self._streams and registration.every is None:
                 parser.fail(
@@ -195,9 +195,7 @@ def _registration(parser: Parser) -> tuple[RegisterClause | None, Token | None]:
         parser.expect_word("EVERY")
         every = positive_length(parser, "COMPUTED EVERY", _duration)
     parser.expect_word("AS")
-    if word == "QUERY":
-        return RegisterClause("query", name, None, every), kind
-    return RegisterClause("stream", name, stream, every), kind
+    return RegisterClause(name, None if word == "QUERY" else stream, every), kind
 
 
 def _name(parser: Parser) -> tuple[str, Term]:

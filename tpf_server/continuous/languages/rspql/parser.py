@@ -337,7 +337,7 @@ class _Clauses:
             self._tick = _tick_policy(parser)
             self._tick_said = True
         parser.expect_word("AS")
-        return RegisterClause("stream", stream[1:-1], stream)
+        return RegisterClause(stream[1:-1], stream)
 
     def _form_operator(self, parser: Parser) -> None:
         if not parser.at_word(*STREAM_OPERATORS):

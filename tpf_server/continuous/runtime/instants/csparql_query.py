@@ -237,14 +237,11 @@ class Instants:
 StreamOperator: TypeAlias = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
 """What is streamed: what an answer has more than the one before, what it has less, or all of it."""
 
-_Kind = Literal["query", "stream"]
-
 
 @dataclass(frozen=True, slots=True)
 class RegisterClause:
     """``REGISTER QUERY|STREAM name [COMPUTED EVERY d] AS``, in milliseconds."""
 
-    kind: _Kind
     name: str
     stream: Term | None = None
     every: int | None = None
