@@ -219,7 +219,7 @@ def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> R
         result = [Progression(0, period)]
     else:
         result = []
-    progressions = tuple(each for each in result if each is not None)
+    progressions = tuple(dict.fromkeys(each for each in result if each is not None))
     return ReportInstants(tuple(each.step for each in progressions), progressions)
 
 

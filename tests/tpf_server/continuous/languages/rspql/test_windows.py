@@ -3,7 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpf_server.continuous.languages.rspql.rspql_query import SlidingWindow
+from tpf_server.continuous.languages.rspql.rspql_query import (
+    WINDOW_CLOSE,
+    SlidingWindow,
+    report_instants,
+)
 
 END = 60
 windows = st.builds(
@@ -49,3 +53,10 @@ def test_when_an_element_leaves(window: SlidingWindow, timestamp: int) -> None:
     instants = [at for at in range(-10, END) if timestamp in seen(window, at)]
     if instants:
         assert window.leaves(timestamp) == instants[-1] + 1
+
+
+def test_windows_that_close_together_have_the_same_instants() -> None:
+    """An answer at them is the load of one."""
+    windows = [SlidingWindow(4, 2), SlidingWindow(6, 2, past=2), SlidingWindow(4, 2, own=True)]
+    assert report_instants(WINDOW_CLOSE, windows).periods == (2, 2)
+    assert report_instants(WINDOW_CLOSE, windows[::2]).periods == (2,)
