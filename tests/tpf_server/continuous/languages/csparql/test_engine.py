@@ -1,5 +1,6 @@
 """C-SPARQL on the engine: registration, instants, lateness and limits."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -143,13 +144,14 @@ def test_bad_input() -> None:
     engine.register_csparql(ALL)
     feed = engine.record_feed("http://e/s", ["http://e/q"])
     columns = pa.array(["<http://e/x>"]), pa.record_batch({"q": ['"1"']}), pa.array([1])
-    for push_other in (
+    pushes: list[Callable[[], object]] = [
         lambda: engine.push("http://e/s", ("<http://e/x>", "<http://e/q>", '"1"'), 1),
         lambda: feed.push("<http://e/x>", ['"1"'], 1),
         lambda: feed.push_batch(*columns),
-    ):
+    ]
+    for each in pushes:
         with pytest.raises(ElementError, match="does not declare"):
-            push_other()
+            each()
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
         engine.register_csparql("SELECT * { ?s ?p ?o }")
     engine.declare("http://e/s", ["http://e/p"])
