@@ -740,8 +740,8 @@ class InstantQueries:
             registered.fail(error)
             return
         # It may have ended itself.
-        feeds = registered.stream is not None and registered.state == "running"
-        if feeds and answer.makes_triples:
+        ended = registered.state != "running"
+        if registered.stream is not None and answer.makes_triples and not ended:
             encode = self._dictionary.encode
             for element in answer.elements:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -155,7 +156,7 @@ def test_what_a_callback_registers_sees_the_rest_of_a_batch(first, policy, secon
 
         engine.register(first, take, semantics=policy)
         feed = engine.record_feed("urn:s", NAMES, "urn:r/")
-        values = [[Decimal("1.00"), f'"{n}"', n, EPOCH] for n in range(4)]
+        values: list[Any] = [[Decimal("1.00"), f'"{n}"', n, EPOCH] for n in range(4)]
         if way == "batch":
             columns = batch(zip(*values, strict=True))
             feed.push_batch(pa.array(range(4)), columns, pa.array([0, 10, 10, 11]))
