@@ -51,7 +51,7 @@ RecordValue = str | bool | int | float | Decimal | datetime
 def _decimal(value: Decimal) -> TermId | None:
     text = str(value)
     whole, _, fraction = text.partition(".")
-    if len(text) > 17 or "E" in text or not (whole and text.isascii() and whole[-1].isdigit()):
+    if len(text) > 17 or "E" in text or not (text.isascii() and whole.lstrip("-").isdigit()):
         return None
     unscaled = int(whole + fraction)
     if not unscaled and text[0] == "-":

@@ -104,7 +104,7 @@ VALUES = [
 ]
 VALUELESS = [
     None, Decimal("NaN"), Decimal("Infinity"), datetime(2020, 1, 2), date(2020, 1, 2), b"x", [1],  # noqa: DTZ001
-    np.datetime64("2020-01-02"), "text", '"open', "<a b>", '"\ud800"',
+    np.datetime64("2020-01-02"), "text", '"open', "<a b>", '"\ud800"', Decimal("-NaN12"),
 ]  # fmt: skip
 
 
