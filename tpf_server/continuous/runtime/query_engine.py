@@ -100,13 +100,13 @@ class QueryEngine:
 
     def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
         """Add triples to a static graph; queries see them from now on."""
-        memory = self.static.memory(self._graph(graph))
-        self.static.change(memory, added={(Term(s), Term(p), Term(o)) for s, p, o in triples})
+        added = {canonical_triple(each) for each in triples}
+        self.static.change(self.static.memory(self._graph(graph)), added=added)
 
     def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
         """Remove triples that `add` or `load` put into a static graph."""
-        memory = self.static.memory(self._graph(graph))
-        self.static.change(memory, removed={(Term(s), Term(p), Term(o)) for s, p, o in triples})
+        removed = {canonical_triple(each) for each in triples}
+        self.static.change(self.static.memory(self._graph(graph)), removed=removed)
 
     # ---------------------------------------------------------------------------- queries
 

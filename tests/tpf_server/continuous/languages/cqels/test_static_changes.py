@@ -11,6 +11,7 @@ from annotations.terms import DEFAULT_GRAPH, Term
 from tests.support.examples import examples
 from tests.support.static_graphs import CountingGraph
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
+from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.semantics import PAPER, PAPER_RSTREAM
 
 _P = "STREAM <urn:s> [{}] {{ ?a <urn:p> ?b }}"
@@ -164,3 +165,16 @@ def test_instances_that_share_a_plan(history: History) -> None:
                 _change(engine, step, whole=place % 2 == 0)
         found.append([[(e.sequence, Counter(e.rows)) for e in each] for each in queries])
     assert found[0] == found[1]
+
+
+def test_terms_may_be_written_in_other_ways() -> None:
+    engine = Engine()
+    query = engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?v } ?b <urn:q> ?v }")
+    written = ("<urn:b>", "<urn:q>", r'"\u0078"^^<http://www.w3.org/2001/XMLSchema#string>')
+    for at, change in enumerate((engine.add, engine.remove), 1):
+        change([written])
+        engine.push("urn:s", (f"<urn:a{at}>", "<urn:p>", '"x"'), at)
+    assert [row for each in query for row in each.rows] == [("<urn:a1>",)]
+    with pytest.raises(ElementError, match="not a term"):
+        engine.add([("<urn:b>", "<urn:q>", "x")], "urn:g")
+    assert engine.static.names == ()
