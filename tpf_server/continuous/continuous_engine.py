@@ -322,17 +322,15 @@ class Engine(TickEngine):
         self._check_open()
         at = milliseconds(timestamp) - self._waiting.lateness
         self._release(self._waiting.until(at))
-        while self.interleaves and (boundary := self._boundary(at)) is not None:
-            self._tell(boundary)
-        self._tell(at)
-
-    def _tell(self, at: int) -> None:
         instants, plans = self.instants, self._plans.plans
+        first = self.makes_first
+        if first:
+            self._advance(at)
         # What is answered for earlier instants others must see before this one; and what these
         # make of it then must be seen before answers for this one.
         if instants.queries and plans:
             instants.advance(at - 1)
-        if plans or not instants.queries:
+        if not first and (plans or not instants.queries):
             self._advance(at)
         if instants.queries:
             instants.advance(at)

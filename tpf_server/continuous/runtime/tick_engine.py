@@ -476,10 +476,13 @@ class TickEngine(QueryEngine):
         return self.reorders or (bool(instants.queries) and instants.looks_at(stream.name))
 
     @property
-    def interleaves(self) -> bool:
-        """True where plans may make elements, between others, for queries at instants."""
-        instants = self.instants
-        return bool(self.ticking and instants.queries) and instants.timetable.linked
+    def makes_first(self) -> bool:
+        """True where plans may make elements between others for queries at instants.
+
+        These must then be there before answers; where such queries make elements for plans, too,
+        answers come first.
+        """
+        return bool(self.ticking and self.instants.queries) and self.instants.timetable.fed
 
     def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
         self.instants.declarations.check_triples(stream, triples)
@@ -496,11 +499,9 @@ class TickEngine(QueryEngine):
         if instants.queries:
             self.arriving.append(triples)
             try:
-                if self.interleaves and at >= stream.latest and not stream.lag:
-                    # What plans make between elements comes before later answers.
-                    while (boundary := self._boundary(min(at, self._limit + 1))) is not None:
-                        instants.reach(stream.name, boundary)
-                        self._pass_until(boundary + 1)
+                if self.makes_first:
+                    self.settle()
+                    self.reach(stream, at)
                 instants.arrive(stream.name, triples, at, graph)
             finally:
                 self.arriving.pop()

@@ -602,20 +602,12 @@ class InstantQueries:
         self._arriving.append(triples)
         try:
             self._announce(stream, at)
-            self._pass_on(stream, at)
+            if self.timetable.pass_on(stream):
+                self._evaluate(self.timetable.due(at))
             self._forgetting.sweep_where_due()
         finally:
             self._arriving.pop()
         self._enter(stream, triples, at, graph)
-
-    def reach(self, stream: Term, at: int) -> None:
-        """Evaluate what is due before an instant that a stream has reached."""
-        self.times.came(stream, at)
-        self._pass_on(stream, at)
-
-    def _pass_on(self, stream: Term, at: int) -> None:
-        if self.timetable.pass_on(stream):
-            self._evaluate(self.timetable.due(at))
 
     def _announce(self, stream: Term, at: int) -> None:
         due: list[tuple[int, Trigger]] = []

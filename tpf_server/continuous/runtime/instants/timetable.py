@@ -39,6 +39,9 @@ class Multimap(Generic[KeyT, ItemT]):
     def __contains__(self, key: KeyT) -> bool:
         return key in self._items
 
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
     def clear(self) -> None:
         self._items.clear()
 
@@ -260,9 +263,9 @@ class Timetable:
             self._arrange(self._queries.values())
 
     @property
-    def linked(self) -> bool:
-        """True where others make streams."""
-        return bool(self._feeding.links)
+    def fed(self) -> bool:
+        """True where others make streams, and none of the queries does."""
+        return bool(self._feeding.links) and not self._feeding.makers
 
     def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
         queries = tuple(queries)
