@@ -1,8 +1,8 @@
 """Translate expressions to columns of Spark SQL.
 
-A SPARQL error is null, which has the same three-valued logic. Where Spark SQL differs (decimal
-arithmetic in terms, most functions on strings and dates), our own closures compute over Arrow
-batches.
+A SPARQL error is null, which has the same three-valued logic. Where Spark SQL differs (division,
+decimal arithmetic in terms, most functions on strings and dates), our own closures compute over
+Arrow batches.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,6 @@ _ARITHMETIC: Mapping[str, Callable[[Column, Column], Column]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
-    "/": lambda a, b: sql.when(b != 0, a / b),
 }
 _STRINGS: Mapping[str, Callable[[Column, Column], Column]] = {
     "CONTAINS": lambda a, b: sql.contains(a, b),

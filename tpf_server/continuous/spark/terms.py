@@ -16,7 +16,6 @@ from tpf_client.sparql.expressions.values import INTEGER_TYPES, value_of
 
 _DECIMAL = XSD + "decimal"
 _FLOAT = XSD + "float"
-_FLOATING = (XSD + "double", _FLOAT)
 _MOMENTS = ("Date", "DateTime", "Time")
 _DURATIONS = tuple(f"{XSD}{name}" for name in ("duration", "dayTimeDuration", "yearMonthDuration"))
 CONTENT: Final = r'(?:[^"\\]|\\.)*+'
@@ -25,6 +24,15 @@ _LANGUAGE = rf'^"({CONTENT})"@(.*)$'
 _TYPED = rf'^"({CONTENT})"\^\^<([^>]*)>$'
 _PLAIN = rf'^"({CONTENT})"$'
 _IRI = "^<([^>]*)>$"
+_POINTED = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_EXACT = (
+    rf'^" *(?:[+-]?[0-9]+ *"\^\^<(?:{"|".join(sorted(INTEGER_TYPES))})|'
+    rf'{_POINTED} *"\^\^<{_DECIMAL})>$'
+)
+_NUMERIC = (
+    rf'{_EXACT}|^" *(?:{_POINTED}(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN) *'
+    rf'"\^\^<{XSD}(?:double|float)>$'
+)
 
 
 AT: Final = "at"
@@ -119,15 +127,14 @@ def is_simple(term: Column) -> Column:
 
 def number(term: Column) -> Column:
     """A numeric literal as a double; otherwise null."""
-    kinds = (*sorted(INTEGER_TYPES), _DECIMAL, *_FLOATING)
+    # Spark casts more than XSD allows: "1d", "infinity".
     text = sql.regexp_replace(lexical(term), "INF", "Infinity")
-    return sql.when(datatype(term).isin(*kinds), text.try_cast("double"))
+    return sql.when(term.rlike(_NUMERIC), text.try_cast("double"))
 
 
 def exact_number(term: Column) -> Column:
     """An integer or decimal with 18 fraction digits; otherwise null."""
-    kinds = (*sorted(INTEGER_TYPES), _DECIMAL)
-    return sql.when(datatype(term).isin(*kinds), lexical(term).try_cast("decimal(38,18)"))
+    return sql.when(term.rlike(_EXACT), lexical(term).try_cast("decimal(38,18)"))
 
 
 def rank(term: Column) -> Column:

@@ -120,7 +120,30 @@ ILL_TYPED: Timeline = NUMBERS + [
     for s, kind in [("d", "integer"), ("f", "decimal"), ("g", "double")]
     for v in ("abc", 1, 2)
 ]
+DIVIDED: Timeline = [
+    (STREAMS[0], 0, ("<http://e/a>", "<http://e/value>", f'"{v}"{XSD}{kind}>'))
+    for v, kind in [
+        (3, "integer"), (0, "integer"), ("1.5E0", "double"), ("0.0E0", "double"),
+        ("0.0", "decimal"), ("-0.0", "float"),
+    ]
+]  # fmt: skip
+ODD: Timeline = [
+    (STREAMS[0], 0, ("<http://e/a>", "<http://e/value>", f'"{v}"{XSD}{kind}>'))
+    for v, kind in [
+        ("1d", "double"), ("infinity", "double"), ("0x1p3", "double"), ("nan", "float"),
+        ("+INF", "double"), ("1.5", "integer"), ("1E2", "decimal"), (".5", "decimal"),
+        ("+7", "integer"), ("1.", "decimal"), ("-1e-2", "float"),
+    ]
+]  # fmt: skip
 FIXED = {
+    "division by zero": (
+        DIVIDED,
+        "SELECT ?v ?w {0} WHERE {{ ?s :value ?v, ?w FILTER(?v / ?w > 1 || !(?w / ?v)) }}",
+    ),
+    "what is written as no number": (
+        ODD,
+        "SELECT ?v (ISNUMERIC(?v) AS ?n) (?v > 0 AS ?p) {0} WHERE {{ ?s :value ?v }}",
+    ),
     "median": (
         NUMBERS,
         "SELECT ?s (MEDIAN(?v) AS ?m) (MEDIAN(DISTINCT ?v) AS ?d) {0} "
