@@ -367,7 +367,7 @@ def _run_on_spark(
                 counts["malformed"] += 1
                 continue
             counts["elements"] += 1
-            counts["last"] = max(counts["last"], at)
+            counts["last"] = max(counts.get("last", at), at)
             for triple in item.triples:
                 yield f"{at}\t" + "\t".join(triple) + "\n"
 

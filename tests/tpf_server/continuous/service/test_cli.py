@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.plans.batch_report import EVERY, OFF, OTHERWISE, REORDERED
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.service import cli
@@ -269,6 +271,25 @@ def test_spark_without_java_is_one_line(files, monkeypatch, tmp_path):
     far = run(files, "--engine", "spark", "--master", "spark://far.test:7077", query=PERIODIC)
     assert far.exit_code == 1
     assert "spark://far.test:7077 cannot reach the driver at 127.0.0.1: set" in far.output
+
+
+def test_on_spark_too_a_stream_of_before_1970_ends_with_its_last_element(files, monkeypatch):
+    (files / "old.tsv").write_text("-7\t<urn:a1>\t<urn:p>\t<urn:b1>\n")
+    ends = []
+
+    def no_session(*_):
+        raise ContinuousError("no Spark")
+
+    execution = SimpleNamespace(
+        SparkExecution=None,
+        continuous_session=no_session,
+        punctuate=lambda _folder, until: ends.append(until),
+    )
+    monkeypatch.setitem(sys.modules, "tpf_server.continuous.spark.execution", execution)
+    monkeypatch.setattr(cli, "java_for", lambda *_: None)
+    result = run(files, "--engine", "spark", stream="old.tsv", query=PERIODIC)
+    assert (result.exit_code, result.output) == (1, "tpf-continuous: no Spark\n")
+    assert ends == [-6]
 
 
 def test_the_command_does_not_load_spark():
