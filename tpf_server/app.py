@@ -305,10 +305,11 @@ class _Worker:
                     failing.pop(name, None)
                 except StoreClosedError:
                     pass  # the settings have changed just now
-                except StoreError as error:
-                    if failing.get(name) != str(error):
-                        failing[name] = str(error)
-                        _say(f"dataset {name}: {error}")
+                except Exception as error:  # noqa: BLE001 - nothing would be retired any more
+                    reason = str(error) if isinstance(error, StoreError) else repr(error)
+                    if failing.get(name) != reason:
+                        failing[name] = reason
+                        _say(f"dataset {name}: {reason}")
 
     def _start(self, service: "ContinuousService") -> None:
         from tpf_server.continuous.service.assembly import Ticker

@@ -111,14 +111,16 @@ def test_hooks_see_pages_where_these_go_through_flask(served: Served) -> None:
         assert url_for("fragment", name="trains", subject="urn:x") == "/trains?subject=urn:x"
 
 
-def test_old_facts_are_let_go_although_requests_cannot_be_counted(
-    monkeypatch: pytest.MonkeyPatch,
+def test_old_facts_are_let_go_whatever_fails_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     retired: list[datetime] = []
 
     class Live:
         def retire(self, now: datetime) -> None:
             retired.append(now)
+            if len(retired) == 1:
+                raise RuntimeError("of no store")
             if len(retired) == 3:
                 raise SystemExit  # else it goes on for ever
 
@@ -132,6 +134,7 @@ def test_old_facts_are_let_go_although_requests_cannot_be_counted(
     worker._datasets = [OpenDataset(DatasetSettings(name="d"), None, cast("Any", Live()))]
     with pytest.raises(SystemExit):
         worker._tidy_up()
+    assert "dataset d: RuntimeError('of no store')\n" in capsys.readouterr().err
 
 
 def test_stores_are_closed_where_settings_cannot_be_served(
