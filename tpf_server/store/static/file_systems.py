@@ -217,5 +217,5 @@ class RemoteFolder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            reason = str(error).strip().splitlines()[0]
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise StoreUnreachableError(f"{self.url}/{name}: {reason}") from error

@@ -80,6 +80,16 @@ def test_files_are_what_they_are_on_a_disk(hdfs: FileServer, tmp_path: Path) -> 
         system.delete_file("/a/x")
 
 
+def test_a_failure_without_a_text_is_called_by_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_path: str) -> None:
+        raise TimeoutError
+
+    folder = RemoteFolder("webhdfs://none.test:9870/x", {})
+    monkeypatch.setattr(folder._system, "open_input_stream", fail)
+    with pytest.raises(StoreUnreachableError, match=r"/x/y: TimeoutError$"):
+        folder.read("y")
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_reading_from_any_byte_is_as_from_memory(
     hdfs: FileServer, tmp_path: Path, seed: int
