@@ -264,7 +264,10 @@ def _log_path(settings: SparkSettings) -> Path:
         return Path(settings.log)
     if settings.local_dir is not None:
         return Path(settings.local_dir) / "spark.log"
-    return Path(tempfile.gettempdir()) / f"tpf-spark-{os.getpid()}.log"
+    # Under a name that nobody else on the machine can take first.
+    descriptor, name = tempfile.mkstemp(".log", "tpf-spark-")
+    os.close(descriptor)
+    return Path(name)
 
 
 def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, str]:
