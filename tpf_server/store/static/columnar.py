@@ -100,6 +100,7 @@ class _Files(NamedTuple):
     """The quads in which two positions agree, by position."""
     memo: dict[QuadPattern, _Matches]
     """Where the matches of recent patterns are, because a count precedes a page."""
+    frequent: dict[Term | None, Sequence[tuple[Term, int]]]
 
 
 def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
@@ -132,6 +133,7 @@ class ColumnarStore:
             Dictionary(folder / layout.TERMS, folder / layout.FENCE, manifest.terms),
             _plans([_Order(folder, name, manifest) for name in manifest.orders]),
             {p: map_column(folder / layout.equal_file(p)) for p in manifest.orders[0]},
+            {},
             {},
         )
         dictionary = self._files.dictionary
@@ -284,6 +286,11 @@ class ColumnarStore:
 
     def frequent(self, predicate: Term | None = None) -> Sequence[tuple[Term, int]]:
         files = self._opened()
+        if predicate not in files.frequent:
+            files.frequent[predicate] = self._counted(files, predicate)
+        return files.frequent[predicate]
+
+    def _counted(self, files: _Files, predicate: Term | None) -> Sequence[tuple[Term, int]]:
         bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
         order = files.plans[bits].order
         terms: npt.NDArray[Any]

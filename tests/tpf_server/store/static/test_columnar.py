@@ -101,6 +101,8 @@ def test_what_is_frequent_as_counted(data: list[Quad], most: int) -> None:
             found = store.frequent(predicate)
             assert dict(found) == Counter(terms)
             assert [n for _, n in found] == sorted((n for _, n in found), reverse=True)
+            assert store.frequent(predicate) is found  # counted once
+            store._opened().frequent.clear()
             patch.setattr("tpf_server.store.static.columnar.MOST_FREQUENT", most)
             assert store.frequent(predicate) == found[:most]
             patch.undo()
