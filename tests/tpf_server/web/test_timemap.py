@@ -140,6 +140,19 @@ def test_a_map_of_many_facts_is_shorter(served: Served, monkeypatch: pytest.Monk
         assert seen == [NOON + n * second for n in range(size + 1)]
 
 
+def test_a_map_of_many_patterns_is_shorter(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tpf_server.web.memento._MOST_VALID", 100)
+    second = timedelta(seconds=1)
+    changes = [NOON + n * second for n in range(11)]
+    for start in changes[:-1]:
+        served.publish((quad("t1", "platform", '"1"'), Interval(start, start + second)))
+    served.clock.advance_to(NOON + HOUR)
+    rows = "".join(f"(<http://example.org/t{n}>)" for n in range(20))
+    maps = list(each_map(served, f"trains/timemap?values={quote(f'(?subject) {{{rows}}}')}"))
+    assert [each for instants in maps for each in instants] == changes
+    assert max(map(len, maps)) <= 6
+
+
 def test_expirations_that_came_later_are_on_the_map(served: Served) -> None:
     """Compare with pages of every second."""
     second = timedelta(seconds=1)
