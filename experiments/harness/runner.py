@@ -29,7 +29,7 @@ from experiments.errors import (
     UntriedError,
 )
 from experiments.harness.items import Measurement, MeasurementGroup, Run
-from experiments.harness.machine import commit, describe_machine, describe_versions, load_average
+from experiments.harness.machine import describe_machine, describe_versions, load_average
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import (
     MACHINE_LIMIT,
@@ -300,8 +300,10 @@ def _explain(error: Exception) -> str:
 def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
     for name in ("started", "load at the start"):
         facts[name] = earlier[name]
-    commits = dict.fromkeys((*earlier["versions"]["commit"].split(", "), commit()))
-    facts["versions"]["commit"] = ", ".join(commits)
+    for part in ("machine", "versions"):
+        for name, before in earlier[part].items():
+            both = f"{before}, {facts[part].get(name, before)}"
+            facts[part][name] = ", ".join(dict.fromkeys(both.split(", ")))
 
 
 def _write_json(path: Path, value: Any) -> None:

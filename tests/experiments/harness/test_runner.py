@@ -298,16 +298,18 @@ def test_what_is_too_much_for_the_machine_is_marked_and_not_tried_again(tmp_path
     assert again.events == []
 
 
-def test_a_resumed_run_says_of_which_commits_it_is(
+def test_a_resumed_run_says_of_which_commits_and_machines_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, Squares(stop_after=5))
-    monkeypatch.setattr("experiments.harness.runner.commit", lambda: "another")
+    monkeypatch.setattr("experiments.harness.machine.commit", lambda: "another")
+    monkeypatch.setattr("experiments.harness.machine._processor", lambda: "a faster one")
     run(tmp_path, Squares(), resume=True)
     facts = tmp_path / "squares/run.json"
     first = json.loads(facts.read_text())
     assert first["versions"]["commit"].endswith(", another")
+    assert first["machine"]["processor"].endswith(", a faster one")
     run(tmp_path, Squares(), resume=True)
     assert json.loads(facts.read_text()) == first
 
