@@ -364,12 +364,9 @@ class SparkExecutor:
             return
         made.job.queries.remove(made)
         if not made.job.queries:
-            self._ended(made.job)
-
-    def _ended(self, job: SparkJob) -> None:
-        if job in self._jobs:
-            self._jobs.remove(job)
-        job.wake()
+            if made.job in self._jobs:
+                self._jobs.remove(made.job)
+            made.job.wake()
 
     def reads(self, stream: Term) -> bool:
         return any(each.reads(stream) for each in self._jobs)

@@ -1,6 +1,7 @@
 """Open the log of a live store, by where it is kept."""
 
 from pathlib import Path
+from typing import TypeGuard
 
 from annotations.labels import FactKey
 from annotations.wording import how_to_install
@@ -27,8 +28,13 @@ def open_log(location: str | Path, key: FactKey | None, name: str = "live") -> L
     return log
 
 
+def is_url(location: str | Path) -> TypeGuard[str]:
+    """True for a database of PostgreSQL."""
+    return isinstance(location, str) and location.startswith(POSTGRESQL)
+
+
 def _open(location: str | Path, name: str) -> Log:
-    if not (isinstance(location, str) and location.startswith(POSTGRESQL)):
+    if not is_url(location):
         return SqliteLog(location)
     try:
         from tpf_server.store.live.postgres_log import PostgresLog
