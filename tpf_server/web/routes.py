@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -104,36 +105,9 @@ _KINDS: Final = {
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def _described_blank_node(
-    endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
-) -> str | None:
-    front, slash, last = label.rpartition("/")
-    # The last part is the label as `Skolemizer` writes it.
-    iri = f"{base}.well-known/genid/{name}/{front}{slash}{quote(last, safe='')}"
-    return _fragment(endpoints.get(name), iri)
-
-
-def _described_annotation(
-    endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
-) -> str | None:
-    if _DIGEST.fullmatch(digest) is None or not (kind.isascii() and kind.islower()):
-        return None
-    endpoint = endpoints.get(f"{name}/{_KINDS.get(kind)}") or endpoints.get(name)
-    return _fragment(endpoint, f"{base}{name}/facts/{kind}/{digest}")
-
-
-def _fragment(endpoint: Endpoint | None, iri: str) -> str | None:
-    return None if endpoint is None else f"{endpoint.url}?subject={quote(iri, safe='')}"
-
-
 # ``/healthz``: the process answers. ``/readyz``: its stores answer too, and take facts.
 
 _log = logging.getLogger("tpf_server")
-
-
-def alive() -> Response:
-    """Answer that the process runs."""
-    return _uncached("ok\n")
 
 
 def ready(site: Site) -> Response:
@@ -196,6 +170,9 @@ def routes(
         ("nothing", "/<path:path>", views.nothing),
     ]
     for name, rule, view in rules:
+        if "<" not in rule:
+            # Without variables nothing can be missing: only the method may be wrong.
+            view = partial(by_method, READ_METHODS, view)
         target.add_url_rule(rule, name, view, methods=ALL_METHODS, provide_automatic_options=False)
     problems = Problems(site.settings)
     target.register_error_handler(ServerError, lambda error: problems.of_error(error, request))
@@ -221,46 +198,37 @@ class Views:
         self._metrics = metrics
 
     def index(self) -> Response:
-        def answer() -> Response:
-            chosen = self._negotiator.by_accept(request.headers.get("Accept"))
-            return index(self._site, self._base(), chosen)
-
-        return _read(answer)
+        chosen = self._negotiator.by_accept(request.headers.get("Accept"))
+        return index(self._site, self._base(), chosen)
 
     def documentation(self) -> Response:
-        def answer() -> Response:
-            parts = self._site, self._base(), self._resources
-            if wants_html(request):
-                response = html_answer(documentation_page(*parts))
-            else:
-                document = api_documentation(*parts)
-                response = json_answer(document, media_type="application/ld+json")
-            response.headers["Cache-Control"] = "public, max-age=60"
-            response.headers["Vary"] = "Accept"
-            return response
-
-        return _read(answer)
+        parts = self._site, self._base(), self._resources
+        if wants_html(request):
+            response = html_answer(documentation_page(*parts))
+        else:
+            document = api_documentation(*parts)
+            response = json_answer(document, media_type="application/ld+json")
+        response.headers["Cache-Control"] = "public, max-age=60"
+        response.headers["Vary"] = "Accept"
+        return response
 
     def void(self) -> Response:
-        return _read(lambda: see_other(self._base()))
+        return see_other(self._base())
 
     def robots(self) -> Response:
-        return _read(lambda: answer(ROBOTS, "text/plain; charset=utf-8"))
+        return answer(ROBOTS, "text/plain; charset=utf-8")
 
     def healthz(self) -> Response:
-        return _read(alive)
+        return _uncached("ok\n")
 
     def readyz(self) -> Response:
-        return _read(lambda: ready(self._site))
+        return ready(self._site)
 
     def metrics(self) -> Response:
-        def answer() -> Response:
-            settings = self._site.settings
-            if not settings.open_metrics:
-                authorize(request, settings.publish_token, "looking at metrics")
-            return self._metrics.show(self._site.datasets.values(), self._site.clock.now())
-
-        return _read(answer)
+        settings = self._site.settings
+        if not settings.open_metrics:
+            authorize(request, settings.publish_token, "looking at metrics")
+        return self._metrics.show(self._site.datasets.values(), self._site.clock.now())
 
     def fragment(self, name: str) -> Response:
         failure: Exception | None = request.environ.get(FAILURE)
@@ -285,13 +253,11 @@ class Views:
 
     def changes(self, name: str) -> Response:
         """The changes of a dataset as they come."""
-        self._site.dataset(name)
-        endpoint = self._site.endpoints(self._base())[name]
+        endpoint = self._endpoint(name)
         return _read(lambda: changes(self._site, endpoint, request))
 
     def ldes(self, name: str) -> Response:
-        self._site.dataset(name)
-        endpoint = self._site.endpoints(self._base())[name]
+        endpoint = self._endpoint(name)
 
         def answer() -> Response:
             chosen = self._negotiator.by_accept(request.headers.get("Accept"))
@@ -310,8 +276,7 @@ class Views:
         return self.timemap(f"{name}/{view}")
 
     def facts(self, name: str) -> Response:
-        self._site.dataset(name)
-        endpoint = self._site.endpoints(self._base())[name]
+        endpoint = self._endpoint(name)
         return by_method(
             RESOURCES["facts"].methods, lambda: publish_facts(self._site, endpoint, request)
         )
@@ -320,26 +285,30 @@ class Views:
         # A part of an application may have a prefix, which is in the base, too.
         rule = self._resources[str(request.endpoint).rpartition(".")[2]].rule
         served = vocabularies(self._site)[rule]
-
-        def answer() -> Response:
-            chosen = self._negotiator.by_accept(request.headers.get("Accept"))
-            return vocabulary_document(served, self._base(), chosen)
-
-        return _read(answer)
+        chosen = self._negotiator.by_accept(request.headers.get("Accept"))
+        return vocabulary_document(served, self._base(), chosen)
 
     def annotation(self, name: str, kind: str, digest: str) -> Response:
-        return self._described(_described_annotation, name, kind, digest)
+        is_minted = _DIGEST.fullmatch(digest) and kind.isascii() and kind.islower()
+        views = (f"{name}/{_KINDS.get(kind)}", name) if is_minted else ()
+        return self._described(f"{name}/facts/{kind}/{digest}", *views)
 
     def blank_node(self, name: str, label: str) -> Response:
         """Redirect from the IRI of a blank node."""
-        return self._described(_described_blank_node, name, label)
+        front, slash, last = label.rpartition("/")
+        # The last part is the label as `Skolemizer` writes it.
+        named = f"{front}{slash}{quote(last, safe='')}"
+        return self._described(f".well-known/genid/{name}/{named}", name)
 
-    def _described(self, find: Callable[..., str | None], *names: str) -> Response:
+    def _described(self, path: str, *views: str) -> Response:
+        """Redirect to what the first of these views says about the IRI with this path."""
         base = self._base()
-        described = find(self._site.endpoints(base), base, *names)
-        if described is None:
+        endpoints = self._site.endpoints(base)
+        view = next((each for each in views if each in endpoints), None)
+        if view is None:
             raise NotFoundError(f"there is nothing at {request.path}")
-        return _read(lambda: see_other(described))
+        url = f"{endpoints[view].url}?subject={quote(base + path, safe='')}"
+        return _read(lambda: see_other(url))
 
     def nothing(self, path: str) -> Response:
         raise NotFoundError(f"there is nothing at /{path}")
@@ -347,6 +316,10 @@ class Views:
     def dress(self, response: Response) -> Response:
         public = not request.path.endswith("/facts")
         return dress(response, self._site.clock.now(), self._base(), public)
+
+    def _endpoint(self, name: str) -> Endpoint:
+        self._site.dataset(name)
+        return self._site.endpoints(self._base())[name]
 
     def _base(self) -> str:
         return base_of(request.environ, self._site.settings)
