@@ -149,35 +149,29 @@ class HtmlWriter:
                 figures.setdefault(predicate, [0, 0, 0])[1:] = counts
         cells = self._cells_of(endpoint)
         modified = last_modified(query)
-        predicates, classes = [], []
+
+        def shown(pattern: QuadPattern, position: str, other: str) -> dict[str, object]:
+            example = _example(query, pattern)
+            return {
+                "cell": markup(cells.cell(position, getattr(pattern, position))),
+                "example": markup(cells.cell(other, getattr(example, other), named=True))
+                if example
+                else "",
+                "watch": self._asked(endpoint, _watching(pattern)),
+            }
+
         order = sorted(figures, key=lambda each: (not any(figures[each][1:]), -sum(figures[each])))
-        for predicate in order[:_MOST_SHOWN]:
-            pattern = EVERYTHING._replace(predicate=predicate)
-            example = _example(query, pattern)
-            predicates.append(
-                {
-                    "cell": markup(cells.cell("predicate", predicate)),
-                    "example": markup(cells.cell("object", example.object, named=True))
-                    if example
-                    else "",
-                    "counts": figures[predicate],
-                    "watch": self._asked(endpoint, _watching(pattern)),
-                }
-            )
+        predicates = [
+            shown(EVERYTHING._replace(predicate=each), "predicate", "object")
+            | {"counts": figures[each]}
+            for each in order[:_MOST_SHOWN]
+        ]
         frequent = () if static is None else static.frequent(RDF_TYPE)
-        for term, count in frequent[:_MOST_SHOWN]:
-            pattern = EVERYTHING._replace(predicate=RDF_TYPE, object=term)
-            example = _example(query, pattern)
-            classes.append(
-                {
-                    "cell": markup(cells.cell("object", term)),
-                    "example": markup(cells.cell("subject", example.subject, named=True))
-                    if example
-                    else "",
-                    "count": count,
-                    "watch": self._asked(endpoint, _watching(pattern)),
-                }
-            )
+        classes = [
+            shown(EVERYTHING._replace(predicate=RDF_TYPE, object=each), "object", "subject")
+            | {"count": count}
+            for each, count in frequent[:_MOST_SHOWN]
+        ]
         return {
             "settings": dataset.settings,
             "static": static.count(EVERYTHING) if static is not None else None,
