@@ -4,7 +4,7 @@ Matches are a sequence: the static quads, then those of each part of the method.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -90,7 +90,8 @@ class View:
         if live is None or snapshot is None:
             return State(None, ())
         parts = tuple([tuple(self.method.match(p, self.naming)) for p in patterns])
-        return State(_earliest(live.next_change, chain.from_iterable(parts), snapshot), parts)
+        instants = [live.next_change(part.facts, snapshot) for part in chain.from_iterable(parts)]
+        return State(min((each for each in instants if each is not None), default=None), parts)
 
     def matches(
         self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None, state: "State"
@@ -253,10 +254,3 @@ class _PartFacts:
         if self._known is not None:
             return min((fact.label.end for fact in self._known if fact.label), default=None)
         return self._live.earliest_end(self.part.facts, self._snapshot)
-
-
-def _earliest(
-    ask: Callable[..., datetime | None], parts: Iterable[Part], snapshot: Snapshot
-) -> datetime | None:
-    instants = [ask(part.facts, snapshot) for part in parts]
-    return min((instant for instant in instants if instant is not None), default=None)
