@@ -126,10 +126,12 @@ def _control(source: _Bytes, kind: int) -> _Control:
 
 
 class _Integers:
-    def __init__(self, source: _Bytes) -> None:
+    """A sequence of integers; one of marks does not say that they have one bit."""
+
+    def __init__(self, source: _Bytes, bits: int | None = None) -> None:
         if source.byte() != 1:
             raise ValueError("a sequence of an unknown kind")
-        self._bits = source.byte()
+        self._bits = source.byte() if bits is None else bits
         if self._bits > 64:
             raise ValueError("integers of more than 64 bits")
         self.count = source.number()
@@ -154,23 +156,6 @@ class _Integers:
     def __iter__(self) -> Iterator[int]:
         for start in range(0, self.count, _CHUNK):
             yield from self.part(start, min(start + _CHUNK, self.count)).tolist()
-
-
-class _Marks:
-    def __init__(self, source: _Bytes) -> None:
-        if source.byte() != 1:
-            raise ValueError("a bitmap of an unknown kind")
-        self.count = source.number()
-        source.take(1)
-        size = (self.count + 7) // 8
-        start = source.take(size)
-        source.take(4)
-        self._bytes = np.frombuffer(source.content, np.uint8, size, start)
-
-    def __iter__(self) -> Iterator[int]:
-        for start in range(0, len(self._bytes), _CHUNK):
-            bits = np.unpackbits(self._bytes[start : start + _CHUNK], bitorder="little")
-            yield from bits[: self.count - start * 8].tolist()
 
 
 class _Section:
@@ -246,7 +231,7 @@ def _lines(source: _Bytes) -> Iterator[bytes]:
     order = kind.properties.get("order", _SUBJECT_ORDER)
     if kind.format != _TRIPLES or order != _SUBJECT_ORDER:
         raise ValueError(f"its triples are {kind.format} in order {order}")
-    last_predicate, last_object = _Marks(source), _Marks(source)
+    last_predicate, last_object = _Integers(source, 1), _Integers(source, 1)
     pairs, values = _Integers(source), _Integers(source)
     if last_predicate.count != pairs.count or last_object.count != values.count:
         raise ValueError("its triples are incomplete")
