@@ -435,10 +435,17 @@ class IndexedLiveStore:
         self._events = BatchEvents(self._log)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(
+        self, snapshot: Snapshot | None = None, pattern: FactPattern | None = None
+    ) -> Iterator[None]:
+        """Hold the open store, after checking that a snapshot is retained for a pattern."""
         with self._lock:
             if not self._holders:
                 raise StoreClosedError("the live store has been closed")
+            if snapshot is not None:
+                if snapshot.sequence > self._index.last:
+                    self._follow()
+                _check_retained(self._index, snapshot, pattern)
             yield
 
     # Following the log
@@ -529,14 +536,12 @@ class IndexedLiveStore:
     # Reading
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
-        with self._reading():
-            self._check(snapshot, None)
+        with self._reading(snapshot):
             changed = _batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
-        with self._reading():
-            self._check(snapshot, None)
+        with self._reading(snapshot):
             following = _batch_of(self._index, snapshot.sequence + 1)
         if following is None or following.sequence <= snapshot.sequence:
             return None
@@ -548,33 +553,28 @@ class IndexedLiveStore:
             return self._updates.until(to_micros(now))
 
     def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
-        with self._reading():
-            self._check(snapshot, None)
+        with self._reading(snapshot):
             predicates = self._index.predicates()
             came = self._updates.of_predicates(snapshot.instant)
         counted = [(each, self.count(FactPattern(predicate=each), snapshot)) for each in predicates]
         return [(each, count, came[each]) for each, count in counted if count or came[each]]
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        with self._reading():
-            self._check(snapshot, pattern)
+        with self._reading(snapshot, pattern):
             return self._reader.count(pattern, snapshot)
 
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        with self._reading():
-            self._check(snapshot, pattern)
+        with self._reading(snapshot, pattern):
             return self._reader.facts(pattern, snapshot, offset, limit)
 
     def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
-        with self._reading():
-            self._check(snapshot, pattern)
+        with self._reading(snapshot, pattern):
             return self._reader.history(pattern, snapshot, most)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        with self._reading():
-            self._check(snapshot, pattern)
+        with self._reading(snapshot, pattern):
             return _instant(self._reader.next_change(pattern, snapshot))
 
     def past(
@@ -590,14 +590,8 @@ class IndexedLiveStore:
             return _past_state(self._index, patterns, at, until)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        with self._reading():
-            self._check(snapshot, pattern)
+        with self._reading(snapshot, pattern):
             return _instant(self._reader.earliest_end(pattern, snapshot))
-
-    def _check(self, snapshot: Snapshot, pattern: FactPattern | None) -> None:
-        if snapshot.sequence > self._index.last:
-            self._follow()
-        _check_retained(self._index, snapshot, pattern)
 
     # Publishing
 
