@@ -5,14 +5,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from annotations.instants import from_micros
 from tpf_server.errors import CorruptStoreError, NoStoreError, StoreFormatError
 from tpf_server.store.static import layout
 from tpf_server.store.static.manifest import Manifest, read_manifest, verify_files
 
+if TYPE_CHECKING:
+    from tpf_server.store.static.parts import PartsManifest
+
 _ATTEMPTS = 5
+_M = TypeVar("_M", bound="Manifest | PartsManifest")
 _T = TypeVar("_T")
 
 
@@ -21,29 +25,29 @@ def is_store(path: Path) -> bool:
     return (path / layout.MANIFEST).is_file()
 
 
-def with_generation(path: Path, use: Callable[[Path, Manifest], _T]) -> _T:
-    """Apply a function to the files of a store, again where the store is being replaced."""
-    manifest = read_manifest(path)
+def with_generation(store: object, read: Callable[[], _M], use: Callable[[_M], _T]) -> _T:
+    """Apply a function to the manifest of a store, again where the store is being replaced."""
+    manifest = read()
     for _ in range(_ATTEMPTS):
         try:
-            return use(path / manifest.generation, manifest)
+            return use(manifest)
         except CorruptStoreError:
             # The store may have been replaced since the manifest was read.
-            newer = read_manifest(path)
+            newer = read()
             if newer.generation == manifest.generation:
                 raise
             manifest = newer
-    raise CorruptStoreError(f"{path} is being replaced over and over")
+    raise CorruptStoreError(f"{store} is being replaced over and over")
 
 
 def checked_manifest(path: Path) -> Manifest:
     """Return the manifest of a store after checking its files; see `verify_files`."""
 
-    def check(folder: Path, manifest: Manifest) -> Manifest:
-        verify_files(folder, manifest)
+    def check(manifest: Manifest) -> Manifest:
+        verify_files(path / manifest.generation, manifest)
         return manifest
 
-    return with_generation(path, check)
+    return with_generation(path, lambda: read_manifest(path), check)
 
 
 def intact_manifest(path: Path) -> Manifest | None:

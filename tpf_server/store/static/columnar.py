@@ -17,7 +17,7 @@ from tpf_server.store.static import layout
 from tpf_server.store.static.checking import checked_store, with_generation
 from tpf_server.store.static.columns import Ids, map_column
 from tpf_server.store.static.dictionary import Dictionary
-from tpf_server.store.static.manifest import Manifest, verify_files
+from tpf_server.store.static.manifest import Manifest, read_manifest, verify_files
 
 _MEMO_PATTERNS: Final = 1024
 _MEMO_LENGTH: Final = 4096
@@ -325,11 +325,12 @@ class ColumnarStore:
 def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
     """Open a store for reading, if it is intact; it stays unchanged, even when it is replaced."""
 
-    def open_files(folder: Path, manifest: Manifest) -> ColumnarStore:
+    def open_files(manifest: Manifest) -> ColumnarStore:
+        folder = path / manifest.generation
         verify_files(folder, manifest, again=verify)
         return ColumnarStore(folder, manifest)
 
-    return with_generation(path, open_files)
+    return with_generation(path, lambda: read_manifest(path), open_files)
 
 
 def open_dataset(source: Path, cache: Path, *, base: str | None = None) -> ColumnarStore:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpf_server.errors import CorruptStoreError, NoStoreError
 from tpf_server.store.static import layout
-from tpf_server.store.static.checking import intact_manifest, locked
+from tpf_server.store.static.checking import intact_manifest, locked, with_generation
 from tpf_server.store.static.file_systems import RemoteFolder
 from tpf_server.store.static.manifest import (
     FileEntry,
@@ -24,7 +24,6 @@ from tpf_server.store.static.manifest import (
 if TYPE_CHECKING:
     from tpf_server.store.static.parts import PartsManifest
 
-_ATTEMPTS: Final = 5
 _HEAD: Final = 100
 """Bytes at the beginning of a manifest that tell its format."""
 _GENERATION: Final = re.compile(rf"{layout.GENERATION_PREFIX}[0-9a-f]+")
@@ -45,27 +44,22 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
     folder = RemoteFolder(url, environment)
     store = fetched_store(url, cache)
     cache.mkdir(parents=True, exist_ok=True)
+
+    def fetch(manifest: Manifest | PartsManifest) -> None:
+        here = intact_manifest(store)
+        if here is not None and here.generation == manifest.generation:
+            return
+        if isinstance(manifest, PartsManifest):
+            store_of_parts(folder, manifest, store)
+            return
+        with writing_folder(store) as writing:
+            for name, entry in manifest.files.items():
+                _fetch(folder, f"{manifest.generation}/{name}", writing / name, entry)
+            switch_to(store, writing, manifest)
+
     with locked(cache / f"{store.name}.lock"):
-        manifest = remote_manifest(folder)
-        for _ in range(_ATTEMPTS):
-            here = intact_manifest(store)
-            if here is not None and here.generation == manifest.generation:
-                return store
-            try:
-                if isinstance(manifest, PartsManifest):
-                    store_of_parts(folder, manifest, store)
-                    return store
-                with writing_folder(store) as writing:
-                    for name, entry in manifest.files.items():
-                        _fetch(folder, f"{manifest.generation}/{name}", writing / name, entry)
-                    switch_to(store, writing, manifest)
-            except CorruptStoreError:
-                # It may have been replaced since the manifest was read.
-                newer = remote_manifest(folder)
-                if newer.generation == manifest.generation:
-                    raise
-                manifest = newer
-    raise CorruptStoreError(f"{url} is being replaced over and over")
+        with_generation(url, lambda: remote_manifest(folder), fetch)
+    return store
 
 
 def has_changed(url: str, cache: Path, environment: Mapping[str, str]) -> bool:
