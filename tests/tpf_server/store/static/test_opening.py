@@ -146,7 +146,7 @@ def test_replaced_between_manifest_and_files(store: Path, monkeypatch: pytest.Mo
     static_store(store, QUADS[:2]).close()
     answers = [stale]
     monkeypatch.setattr(
-        "tpf_server.store.static.checking.read_manifest",
+        "tpf_server.store.static.columnar.read_manifest",
         lambda path: answers.pop() if answers else read_manifest(path),
     )
     with open_store(store) as opened:
