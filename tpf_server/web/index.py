@@ -112,7 +112,8 @@ def _dataset(entry: _CatalogEntry) -> Iterator[Triple]:
         yield Triple(stream, Term(f"<{TREE}view>"), Term(f"<{endpoint.ldes_url}>"))
     for view in entry.views:
         yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
-    for url, media_type in distributions(endpoint):
+    for writer in WRITERS:
+        url, media_type = f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
         distribution = Term(f"<{url}#distribution>")
         yield Triple(iri, _dcat("distribution"), distribution)
         yield Triple(distribution, RDF_TYPE, _dcat("Distribution"))
@@ -141,12 +142,6 @@ def _live_parts(entry: _CatalogEntry) -> Iterator[Triple]:
         yield Triple(part, Term(f"<{VOID}triples>"), integer(each.facts))
         yield Triple(part, tmp["dynamicTriples"], integer(each.live))
         yield Triple(part, tmp["updatesPerHour"], integer(each.updates))
-
-
-def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
-    """Return the first page of a dataset in every format, with its media type."""
-    for writer in WRITERS:
-        yield f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
 
 
 def _dct(name: str) -> Term:

@@ -24,7 +24,7 @@ from tpf_server.store.live.log import (
     decode,
     encode,
 )
-from tpf_server.store.live.sqlite_tables import write_backup
+from tpf_server.store.live.sqlite_tables import TABLES, write_backup
 from tpf_server.store.protocols import BatchReceipt
 
 _TABLES = """
@@ -49,12 +49,6 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
                   ELSE current_setting('synchronous_commit') END, false)
 """
-_TABLES_OF_A_LOG = ("settings", "batches", "receipts")
-_READ_ALL = (
-    "SELECT * FROM settings",
-    "SELECT * FROM batches ORDER BY sequence",
-    "SELECT * FROM receipts",
-)
 _ADD_SETTING = "INSERT INTO settings VALUES (%s, %s)"
 _CHECK = (
     "INSERT INTO settings VALUES ('writable', '0') "
@@ -214,7 +208,10 @@ class PostgresLog:
         def ask(connection: _Connection) -> list[list[tuple[Any, ...]]]:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                return [connection.execute(read).fetchall() for read in _READ_ALL]
+                return [
+                    connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()  # noqa: S608
+                    for table in TABLES
+                ]
 
         with self._lock, self._translated():
             settings, batches, receipts = self._read.ask(ask)
@@ -226,7 +223,7 @@ class PostgresLog:
     def replace(self, contents: Contents, published: int) -> int:
         with self.writing():
             settings, record = continued(contents, self._newest, published)
-            self._statements += [(f"DELETE FROM {table}", ()) for table in _TABLES_OF_A_LOG]  # noqa: S608
+            self._statements += [(f"DELETE FROM {table}", ()) for table in TABLES]  # noqa: S608
             self._statements += [(_ADD_SETTING, pair) for pair in settings.items()]
             self._statements += [(_ADD_BATCH, row) for row in contents.batches]
             self._statements += [(_ADD_RECEIPT, row) for row in contents.receipts]

@@ -67,8 +67,7 @@ def sealed(form: str, content: Mapping[str, Any]) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
 
-def unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
-    """Return the content of a manifest, or raise `StoreVersionError` or `CorruptStoreError`."""
+def _unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
     path = f"{store}/{layout.MANIFEST}"
     try:
         body = json.loads(text.decode("utf-8"))
@@ -114,7 +113,7 @@ def manifest_body(
     text: bytes, store: Path | str, form: str, kind: type[Any]
 ) -> Iterator[dict[str, Any]]:
     """Give the fields of a kind of manifest; what does not fit them is a `CorruptStoreError`."""
-    body = unsealed(text, store, form)
+    body = _unsealed(text, store, form)
     try:
         content = {each.name: body[each.name] for each in fields(kind)}
         content |= {"created": parse_instant(body["created"]), "orders": tuple(body["orders"])}
