@@ -37,7 +37,6 @@ from tpf_server.sources import (
 from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 from tpf_server.store.static.columnar import open_store
-from tpf_server.web.bodies import BodyReader
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage, read_examples
@@ -174,7 +173,8 @@ def create_app(
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
     metrics = metrics or Metrics()
-    site = _site(settings, datasets, clock, connections, changes)
+    watched = None if connections is None else connections.exchange_with
+    site = Site(settings, datasets, clock, watched, changes)
     negotiator = _negotiator(settings)
     app.extensions["tpf_server"] = site
     others: Mapping[str, Resource] = {}
@@ -198,7 +198,7 @@ def create_blueprint(
     `start` it to read remote graphs by a timer, and `close` it in the end.
     """
     blueprint = Blueprint(name, __name__)
-    site = _site(settings, datasets, clock)
+    site = Site(settings, datasets, clock)
     others: Mapping[str, Resource] = {}
     if settings.continuous:
         service, others = _add_continuous(blueprint, site, None)
@@ -208,17 +208,6 @@ def create_blueprint(
     others = {**others, **QUERY_PAGE_RESOURCES}
     routes(blueprint, site, _negotiator(settings), Metrics(), others)
     return blueprint
-
-
-def _site(
-    settings: Settings,
-    datasets: Iterable[OpenDataset],
-    clock: Clock,
-    connections: Connections | None = None,
-    changes: ChangeFeeds | None = None,
-) -> Site:
-    bodies = BodyReader(settings.max_body, connections.exchange_with if connections else None)
-    return Site(settings, datasets, clock, bodies, changes)
 
 
 def _negotiator(settings: Settings) -> Negotiator:

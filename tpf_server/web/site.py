@@ -1,6 +1,7 @@
 """Settings, datasets by URL, clock and body reader, shared by all views."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 from annotations.clock import Clock
 from tpf_server.errors import NotFoundError
@@ -22,12 +23,12 @@ class Site:
         settings: Settings,
         datasets: Iterable[OpenDataset],
         clock: Clock,
-        bodies: BodyReader | None = None,
+        watched: Callable[[str], AbstractContextManager[None]] | None = None,
         changes: ChangeFeeds | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.bodies = bodies or BodyReader(settings.max_body)
+        self.bodies = BodyReader(settings.max_body, watched)
         self.changes = changes or ChangeFeeds(
             clock, settings.change_followers, settings.followers_per_address
         )
