@@ -1,10 +1,11 @@
 """One view of a dataset at its URL, and the objects that all its fragments share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from annotations.labels import FactKey
 from annotations.methods.base import Naming
@@ -145,3 +146,19 @@ class Endpoint:
             self.plain_url = base + own.name
             if own.annotation != PLAIN:
                 self.plain_url += f"/{PLAIN}"
+
+
+_Made = TypeVar("_Made")
+
+
+def made_once(make: Callable[[Endpoint], _Made]) -> Callable[[Endpoint], _Made]:
+    """Keep what a function makes of an endpoint for as long as that is in use."""
+    kept: WeakKeyDictionary[Endpoint, _Made] = WeakKeyDictionary()
+
+    def get(endpoint: Endpoint) -> _Made:
+        made = kept.get(endpoint)
+        if made is None:
+            made = kept[endpoint] = make(endpoint)
+        return made
+
+    return get

@@ -10,7 +10,6 @@ Sources: Triple and Quad Pattern Fragments; Hydra Core Vocabulary; VoID. Clients
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 from annotations.instants import from_micros, instant_term
 from annotations.labels import Label
@@ -30,7 +29,7 @@ from annotations.namespaces import (
     integer,
 )
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple, literal
-from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.endpoint import Endpoint, made_once
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI, POSITIONS
 from tpf_server.fragments.view import LabelledRows
@@ -245,21 +244,16 @@ def _temporal(page: Fragment, fragment: Term, snapshot: Snapshot) -> Iterator[Tr
         yield Triple(fragment, tmp["plainView"], Term(f"<{url}>"))
 
 
-_written: WeakKeyDictionary[Endpoint, Controls] = WeakKeyDictionary()
-
-
 def triple_lines(triples: Iterable[Triple | Quad]) -> str:
     """Return lines of N-Triples; graphs are dropped."""
     return "".join([f"{row[0]} {row[1]} {row[2]} .\n" for row in triples])
 
 
+@made_once
 def controls(endpoint: Endpoint) -> Controls:
     """Return the dataset and its search form."""
-    written = _written.get(endpoint)
-    if written is None:
-        triples = list(_controls(endpoint))
-        written = _written[endpoint] = Controls(triples, triple_lines(triples))
-    return written
+    triples = list(_controls(endpoint))
+    return Controls(triples, triple_lines(triples))
 
 
 def _controls(endpoint: Endpoint) -> Iterator[Triple]:

@@ -25,7 +25,7 @@ from annotations.terms import (
 )
 from annotations.urls import parameter_of_term
 from tpf_server.fragments.dataset import EVERYTHING
-from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.endpoint import Endpoint, made_once
 from tpf_server.fragments.fragment import Fragment, PinnedRequest, evaluate, last_modified
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.request import FragmentRequest
@@ -85,7 +85,6 @@ class HtmlWriter:
         self._title = title
         self._query_page = query_page
         self._examples = examples
-        self._cells: dict[Endpoint, TermCells] = {}
 
     def write(self, fragment: Fragment) -> str:
         query = fragment.query
@@ -93,7 +92,7 @@ class HtmlWriter:
         subject = request.pattern.subject
         heading, is_subject = endpoint.title, is_iri(subject)
         if is_subject:
-            heading = self._cells_of(endpoint).name_of(Term(subject)) or _label(fragment)
+            heading = _cells_of(endpoint).name_of(Term(subject)) or _label(fragment)
         common: dict[str, Any] = {
             "title": f"{heading or endpoint.title} – {self._title}",
             "site_title": self._title,
@@ -147,7 +146,7 @@ class HtmlWriter:
         if live is not None and query.snapshot is not None:
             for predicate, *counts in live.predicates(query.snapshot):
                 figures.setdefault(predicate, [0, 0, 0])[1:] = counts
-        cells = self._cells_of(endpoint)
+        cells = _cells_of(endpoint)
         modified = last_modified(query)
 
         def shown(pattern: QuadPattern, position: str, other: str) -> dict[str, object]:
@@ -190,7 +189,7 @@ class HtmlWriter:
 
     def _rows(self, fragment: Fragment) -> Iterator[str]:
         query = fragment.query
-        cell = self._cells_of(query.endpoint).cell
+        cell = _cells_of(query.endpoint).cell
         graphs = any(fragment.rows.columns.graphs) or not is_variable(query.request.pattern.graph)
         columns, labels = fragment.rows
         for subject, predicate, value, graph, label in zip(*columns, labels, strict=True):
@@ -204,7 +203,7 @@ class HtmlWriter:
 
     def _groups(self, fragment: Fragment) -> dict[Markup, list[tuple[Markup, Markup, Markup]]]:
         query = fragment.query
-        cell = self._cells_of(query.endpoint).cell
+        cell = _cells_of(query.endpoint).cell
         columns, labels = fragment.rows
         groups: dict[Markup, list[tuple[Markup, Markup, Markup]]] = {}
         for predicate, value, graph, label in zip(*columns[1:], labels, strict=True):
@@ -235,7 +234,7 @@ class HtmlWriter:
             values.append((label, value))
         now = from_micros(snapshot.instant)
         begin = min((values[0][0].start for values in lines.values()), default=now)
-        cells, url = self._cells_of(endpoint), query.request.original_url
+        cells, url = _cells_of(endpoint), query.request.original_url
         return [
             {
                 "cell": markup(cells.cell("predicate", predicate)),
@@ -259,7 +258,7 @@ class HtmlWriter:
         if leading is None:
             return None
         fragment = evaluate(leading)
-        cell = self._cells_of(query.endpoint).cell
+        cell = _cells_of(query.endpoint).cell
         return {
             "total": fragment.total,
             "url": leading.request.page_url,
@@ -269,16 +268,11 @@ class HtmlWriter:
             ],
         }
 
-    def _cells_of(self, endpoint: Endpoint) -> TermCells:
-        entry = self._cells.get(endpoint)
-        if entry is None:
-            if len(self._cells) >= 64:
-                self._cells.clear()
-            name_of = _names_in(endpoint)
-            entry = self._cells[endpoint] = TermCells(
-                endpoint.url, endpoint.base, endpoint.prefixes, name_of
-            )
-        return entry
+
+@made_once
+def _cells_of(endpoint: Endpoint) -> TermCells:
+    name_of = _names_in(endpoint)
+    return TermCells(endpoint.url, endpoint.base, endpoint.prefixes, name_of)
 
 
 def incoming(query: PinnedRequest) -> PinnedRequest | None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from weakref import WeakKeyDictionary
 
 from annotations.namespaces import RDF, RDF_TYPE
 from annotations.terms import DEFAULT_GRAPH, Term, Triple, is_triple_term, triple_of_term
-from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.endpoint import Endpoint, made_once
 from tpf_server.fragments.fragment import Fragment
-from tpf_server.fragments.metadata import metadata
+from tpf_server.fragments.metadata import controls, metadata
 
 _PARTS = ("Subject", "Predicate", "Object")
 _XSD_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"
@@ -21,21 +20,15 @@ class JsonLdWriter:
     suffix = "jsonld"
     media_types = ("application/ld+json", "application/json")
 
-    def __init__(self) -> None:
-        self._controls: WeakKeyDictionary[Endpoint, str] = WeakKeyDictionary()
-
     def write(self, fragment: Fragment) -> str:
         """Return the body: default graph, named graphs, metadata graph."""
         graphs: dict[Term, list[Triple]] = {}
         for subject, predicate, value, graph in zip(*fragment.rows.columns, strict=True):
             graphs.setdefault(graph, []).append((subject, predicate, value))  # type: ignore[arg-type]
         about = metadata(fragment)
-        endpoint = fragment.query.endpoint
-        controls = self._controls.get(endpoint)
-        if controls is None:
-            controls = self._controls[endpoint] = _nodes(about.controls.triples)
+        form = _controls(fragment.query.endpoint)
         # What belongs to one subject may stand in several nodes; clients need this order.
-        texts = [_nodes(about.before), controls, _nodes([*about.after, *about.labels])]
+        texts = [_nodes(about.before), form, _nodes([*about.after, *about.labels])]
         document = []
         default = graphs.pop(DEFAULT_GRAPH, None)
         if default is not None:
@@ -43,6 +36,11 @@ class JsonLdWriter:
         document += [_graph(name, _nodes(triples)) for name, triples in graphs.items()]
         document.append(_graph(about.graph, ",\n".join(texts)))
         return f"[{_joined(document)}]"
+
+
+@made_once
+def _controls(endpoint: Endpoint) -> str:
+    return _nodes(controls(endpoint).triples)
 
 
 def document(triples: Iterable[Triple]) -> str:

@@ -10,7 +10,6 @@ from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from annotations.namespaces import (
     DCTERMS,
@@ -25,7 +24,7 @@ from annotations.namespaces import (
     XSD_INTEGER,
 )
 from annotations.terms import Quad, Triple
-from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.endpoint import Endpoint, made_once
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import changing, controls, labels_of, metadata
 from tpf_server.fragments.writers.base import (
@@ -254,15 +253,8 @@ def _literal(term: str) -> str:
     return term
 
 
-_pages: WeakKeyDictionary[Endpoint, CompactPages] = WeakKeyDictionary()
-
-
-def compact(endpoint: Endpoint) -> CompactPages:
-    """Return the writer of the pages of an endpoint."""
-    entry = _pages.get(endpoint)
-    if entry is None:
-        entry = _pages[endpoint] = CompactPages(endpoint)
-    return entry
+compact = made_once(CompactPages)
+"""Return the writer of the pages of an endpoint."""
 
 
 # N-Quads (RDF 1.2).
