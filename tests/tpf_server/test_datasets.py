@@ -85,10 +85,10 @@ def test_a_live_store_that_stays_is_read_once(folder: Path, records: list[Record
     old.close()
     # The old one hears nothing any more; its static store is closed.
     live.publish([expiring(BOTH, 90)], NOW)
-    assert (new.live, hidden(new), len(live._listeners._watchers)) == (live, 1, 1)
+    assert (new.live, hidden(new), len(live._listeners.watchers)) == (live, 1, 1)
     assert live.count(FactPattern(), live.snapshot(NOW)) == 1
     new.close()
-    assert live._listeners._watchers == []
+    assert live._listeners.watchers == []
     with pytest.raises(StoreClosedError):
         live.snapshot(NOW)
 
@@ -119,7 +119,7 @@ def test_what_was_opened_is_let_go_where_the_rest_cannot_be(folder: Path) -> Non
     with pytest.raises(StoreError):
         opener.open(wanted._replace(datasets=(*wanted.datasets, missing)))
     live = live_of(old)
-    assert len(live._listeners._watchers) == 1
+    assert len(live._listeners.watchers) == 1
     old.close()
     with pytest.raises(StoreClosedError):
         live.snapshot(NOW)

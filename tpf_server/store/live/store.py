@@ -195,58 +195,34 @@ _Listener = TypeVar("_Listener")
 _SEEN_AT_ONCE = 1 << 17
 
 
-def _added(listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
-    """Add a listener; return a function that removes it."""
-
-    def end() -> None:
-        if listener in listeners:
-            listeners.remove(listener)
-
-    listeners.append(listener)
-    return end
-
-
 class _Listeners:
     def __init__(self) -> None:
-        self._watchers: list[tuple[_Predicates, _Seen]] = []
-        self._followers: list[Follower] = []
-        self._batch_listeners: list[BatchListener] = []
-
-    def watch(self, index: FactIndex, predicates: _Predicates, seen: _Seen) -> Callable[[], None]:
-        rows = index.rows_with(predicates).tolist()
-        for first in range(0, len(rows), _SEEN_AT_ONCE):
-            seen(index.quads(rows[first : first + _SEEN_AT_ONCE]))
-        return _added(self._watchers, (predicates, seen))
-
-    def follow(self, index: FactIndex, follower: Follower) -> Callable[[], None]:
-        follower.begin(standing(index))
-        return _added(self._followers, follower)
-
-    def listen(self, listener: BatchListener) -> Callable[[], None]:
-        return _added(self._batch_listeners, listener)
+        self.watchers: list[tuple[_Predicates, _Seen]] = []
+        self.followers: list[Follower] = []
+        self.of_batches: list[BatchListener] = []
 
     def begin_again(self, index: FactIndex) -> None:
-        versions = standing(index) if self._followers else []
-        for follower in self._followers:
+        versions = standing(index) if self.followers else []
+        for follower in self.followers:
             follower.begin(versions)
-        for listener in self._batch_listeners:
+        for listener in self.of_batches:
             listener(index.last, None)
 
     def tell(self, index: FactIndex, record: Record) -> None:
-        if self._batch_listeners:
+        if self.of_batches:
             changed = {Term(version.predicate) for version in record.added}
             gone = [row for row in record.removed if index.rows.row_in_use(row)]
             changed.update(quad.predicate for quad in index.quads(gone))
-            for listener in self._batch_listeners:
+            for listener in self.of_batches:
                 listener(record.sequence, frozenset(changed))
-        if self._followers:
+        if self.followers:
             added = [
                 Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)
                 for each in record.added
             ]
-            for follower in self._followers:
+            for follower in self.followers:
                 follower.change(record.removed, added)
-        for predicates, seen in self._watchers:
+        for predicates, seen in self.watchers:
             versions = chain(record.added, (carried.version for carried in record.carried))
             seen(
                 [
@@ -485,15 +461,30 @@ class IndexedLiveStore:
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
         with self._reading():
-            return self._locked(self._listeners.watch(self._index, predicates, seen))
+            rows = self._index.rows_with(predicates).tolist()
+            for first in range(0, len(rows), _SEEN_AT_ONCE):
+                seen(self._index.quads(rows[first : first + _SEEN_AT_ONCE]))
+            return self._added(self._listeners.watchers, (predicates, seen))
 
     def follow(self, follower: Follower) -> Callable[[], None]:
         with self._reading():
-            return self._locked(self._listeners.follow(self._index, follower))
+            follower.begin(standing(self._index))
+            return self._added(self._listeners.followers, follower)
 
     def listen(self, listener: BatchListener) -> Callable[[], None]:
         with self._reading():
-            return self._locked(self._listeners.listen(listener))
+            return self._added(self._listeners.of_batches, listener)
+
+    def _added(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
+        """Add a listener; return a function that removes it."""
+
+        def end() -> None:
+            with self._lock:
+                if listener in listeners:
+                    listeners.remove(listener)
+
+        listeners.append(listener)
+        return end
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
         """See `LiveStore`; none where no events are kept."""
@@ -513,13 +504,6 @@ class IndexedLiveStore:
             parts = events.parts(max(after, begin), until, offset, limit)
         # Others read pages while these are decoded.
         return events.read(parts)
-
-    def _locked(self, action: Callable[[], None]) -> Callable[[], None]:
-        def locked() -> None:
-            with self._lock:
-                action()
-
-        return locked
 
     def snapshot(self, instant: datetime) -> Snapshot:
         with self._reading():
