@@ -113,10 +113,10 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
         for k in range(len(positions) + 1):
             prefix = tuple(positions[:k])
             open_positions = sorted(positions[k:])
-            bits = sum(1 << position for position in prefix) | always
+            bits = sum(1 << position for position in prefix)
             if bits not in plans:
                 columns = tuple(order.views[layout.QUAD_POSITIONS[p]] for p in open_positions)
-                plans[bits] = _Plan(order, prefix, columns)
+                plans[bits] = plans[bits | always] = _Plan(order, prefix, columns)
     return plans
 
 
@@ -184,11 +184,9 @@ class ColumnarStore:
                 result &= np.asarray(column) == np.uint32(id_)
             return int(np.flatnonzero(result)[0])
         bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
-        order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
-        return (
-            order.range_of([ids[layout.QUAD_POSITIONS.index(p)] for p in order.name])[0]
-            - matches.low
-        )
+        order = files.plans[bits].order
+        low, _ = order.range_of([ids[layout.QUAD_POSITIONS.index(p)] for p in order.name])
+        return low - matches.low
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
         files = self._opened()
@@ -210,8 +208,7 @@ class ColumnarStore:
         predicate: Term,
         quads: list[Quad],
     ) -> list[Quad]:
-        bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
-        order = files.plans[bits].order
+        order = files.plans[_PREDICATE_BIT].order
         number = id_of(predicate)
         low, high = (0, 0) if number is None else order.range_of([number])
         if low == high:
@@ -244,7 +241,6 @@ class ColumnarStore:
             if ids[3]:
                 return _NOTHING
             bound[3] = DEFAULT_GRAPH
-            bits |= _GRAPH_BIT
         order, prefix, columns = files.plans[bits]
         low, high = order.range_of([ids[k] for k in prefix])
         matches = _Matches(low, high, tuple(bound), columns)
