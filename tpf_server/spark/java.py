@@ -60,31 +60,24 @@ def find_java(
     positions: tuple[str, ...] = _USUAL_PLACES,
 ) -> Path:
     """Return the home of a Java that is new enough."""
-    if java_home is not None:
-        version = _version_of(Path(java_home))
-        if version is None:
-            raise JavaNotFoundError(f"no Java in {java_home} (there is no bin/java that runs)")
-        if version < MINIMUM_VERSION:
-            raise JavaNotFoundError(_too_old({java_home: version}))
-        return Path(java_home)
-    old: dict[str, int] = {}
-    for home in _candidates(environment, positions):
+    old: list[str] = []
+    homes = _candidates(environment, positions) if java_home is None else [Path(java_home)]
+    for home in homes:
         version = _version_of(home)
         if version is not None and version >= MINIMUM_VERSION:
             return home
         if version is not None:
-            old[str(home)] = version
+            old.append(f"Java {version} in {home}")
     if old:
-        raise JavaNotFoundError(_too_old(old))
+        raise JavaNotFoundError(
+            f"Spark needs Java {MINIMUM_VERSION} or later; found only {', '.join(old)}"
+        )
+    if java_home is not None:
+        raise JavaNotFoundError(f"no Java in {java_home} (there is no bin/java that runs)")
     raise JavaNotFoundError(
         f"no Java found: Spark needs Java {MINIMUM_VERSION} or later (Debian, Ubuntu: apt-get "
         f"install default-jre-headless)"
     )
-
-
-def _too_old(versions: Mapping[str, int]) -> str:
-    listed = ", ".join(f"Java {version} in {home}" for home, version in versions.items())
-    return f"Spark needs Java {MINIMUM_VERSION} or later; found only {listed}"
 
 
 def _candidates(environment: Mapping[str, str], positions: tuple[str, ...]) -> Iterator[Path]:

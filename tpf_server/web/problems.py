@@ -48,7 +48,8 @@ class Problems:
 
     def of_failure(self, error: Exception, request: Request) -> Response:
         """Answer for a failing store; the log has the details."""
-        _log.error("%s %.200r failed: %s: %s", request.method, request.path, _kind(error), error)
+        kind = type(error).__name__
+        _log.error("%s %.200r failed: %s: %s", request.method, request.path, kind, error)
         detail = "the store does not answer at the moment; the log of the server tells why"
         return self._answer(503, StoreError.title, detail, {"Retry-After": "5"}, request)
 
@@ -87,10 +88,6 @@ class Problems:
             action=base + "/".join((request.view_args or {}).values()),
             form=[FormField(name, request.args.get(name, "")) for name in fields] if filled else [],
         )
-
-
-def _kind(error: Exception) -> str:
-    return type(error).__name__
 
 
 def _triples(status: int, title: str, detail: str) -> list[Triple]:
