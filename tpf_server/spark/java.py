@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess  # runs `java -version`
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -61,7 +61,9 @@ def find_java(
 ) -> Path:
     """Return the home of a Java that is new enough."""
     old: list[str] = []
-    homes = _candidates(environment, positions) if java_home is None else [Path(java_home)]
+    homes: Iterable[Path] = _candidates(environment, positions)
+    if java_home is not None:
+        homes = [Path(java_home)]
     for home in homes:
         version = _version_of(home)
         if version is not None and version >= MINIMUM_VERSION:
