@@ -69,10 +69,15 @@ def iso(at: int) -> str:
     )
 
 
+def date_time_term(instant: datetime) -> Term:
+    """Return an instant as a term, in UTC."""
+    text = instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+    return Term(f'"{text.rstrip("0").rstrip(".")}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>')
+
+
 def date_time_of(instant: datetime) -> DateTime:
     """Return an instant as a value of SPARQL."""
-    text = f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
-    value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
+    value = value_of(date_time_term(instant))
     assert isinstance(value, DateTime)
     return value
 

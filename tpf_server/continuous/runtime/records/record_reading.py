@@ -7,7 +7,7 @@ instants, maybe encoded by dictionaries or runs. Rows are in the order of time; 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from numbers import Integral
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ from tpf_server.continuous.runtime.elements.elements import (
     Element,
     canonical_term,
     canonical_triple,
+    date_time_term,
 )
 from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.records.record_columns import (
@@ -79,8 +80,7 @@ def term_text(value: object) -> str:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ElementError(f"without a time zone: {value}")
-        text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
-        return Term(f'"{text.rstrip("0").rstrip(".")}Z"^^<{_XSD}dateTime>')
+        return date_time_term(value)
     if isinstance(value, Decimal) and value.is_finite():
         return Term(f'"{value:f}"^^<{_XSD}decimal>')
     if isinstance(value, (bool, np.bool_)):
@@ -154,11 +154,8 @@ def _decodable(column: pa.Array) -> pa.Array:
         pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.dictionary.type)
     ):
         return column
-    return pa.DictionaryArray.from_arrays(column.indices, _texts(column.dictionary), safe=False)
-
-
-def _texts(views: pa.Array) -> pa.Array:
-    return views.cast(pa.large_string())
+    texts = column.dictionary.cast(pa.large_string())
+    return pa.DictionaryArray.from_arrays(column.indices, texts, safe=False)
 
 
 def decoded(column: pa.Array) -> pa.Array:

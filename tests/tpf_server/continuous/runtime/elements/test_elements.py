@@ -7,7 +7,9 @@ import pytest
 
 from annotations.terms import MAX_NESTING
 from tpf_server.continuous.runtime.elements.elements import (
+    EARLIEST,
     Element,
+    date_time_at,
     elements_of,
     instant,
     read_ndjson,
@@ -30,6 +32,10 @@ def test_triple_terms_are_objects_only() -> None:
     for wrong in (f"5\t{TERM}\t<urn:p>\t<urn:a>", f"5\t<urn:a>\t{TERM}\t<urn:a>"):
         (error,) = elements_of([wrong])
         assert isinstance(error, ElementError)
+
+
+def test_years_of_fewer_digits_are_instants() -> None:
+    assert date_time_at(EARLIEST)[:3] == (1, 1, 1)
 
 
 def test_terms_keep_their_letters() -> None:
