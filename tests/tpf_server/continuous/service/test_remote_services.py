@@ -12,7 +12,7 @@ from requests import Session
 from typer.testing import CliRunner
 
 from annotations.namespaces import HYDRA
-from annotations.terms import Quad, QuadPattern, Term, Variable
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable
 from tests.support.sparql_endpoint import LoopbackEndpoint
 from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site, element
 from tests.tpf_server.web.test_nesting import grows_no_faster
@@ -108,7 +108,7 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
     endpoint.works = True
     site.service._remote.read()
     assert len(endpoint.asked) == asked
-    assert not site.service._engine.static._named
+    assert site.service._engine.static._graphs.keys() <= {DEFAULT_GRAPH}
 
 
 def test_equal_clauses_are_asked_once(endpoint: LoopbackEndpoint) -> None:

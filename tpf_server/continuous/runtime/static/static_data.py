@@ -214,19 +214,17 @@ class StaticData:
     """The static graphs of an engine, and the listeners to their changes."""
 
     def __init__(self) -> None:
-        self._default: list[Graph] = []
-        self._named: dict[Term, list[Graph]] = {}
+        self._graphs: dict[Term, list[Graph]] = {}
         self._listeners: list[StaticChangeListener] = []
 
     @property
     def names(self) -> tuple[Term, ...]:
         """Return the named graphs, without those of services."""
-        return tuple([name for name in self._named if not is_service(name)])
+        return tuple([n for n in self._graphs if n != DEFAULT_GRAPH and not is_service(n)])
 
     def attach(self, graph: Graph, name: Term = DEFAULT_GRAPH) -> None:
         """Add the content of a graph to the graph of this name."""
-        parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
-        parts.append(graph)
+        self._graphs.setdefault(name, []).append(graph)
         self.changed(name)
 
     def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any = None) -> None:
@@ -237,8 +235,7 @@ class StaticData:
 
     def copy(self) -> "StaticData":
         made = StaticData()
-        made._default = list(self._default)
-        made._named = {name: list(parts) for name, parts in self._named.items()}
+        made._graphs = {name: list(parts) for name, parts in self._graphs.items()}
         return made
 
     def with_stores(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> "StaticData":
@@ -255,7 +252,7 @@ class StaticData:
 
     def _exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> list[Term]:
         changed = []
-        for name in {DEFAULT_GRAPH: None, **self._named, **stores}:
+        for name in {DEFAULT_GRAPH: None, **self._graphs, **stores}:
             old = self.graphs(name)
             kept = [each for each in old if not isinstance(each, StoreGraph)]
             new = stores.get(name, ())
@@ -263,43 +260,31 @@ class StaticData:
                 each.version for each in old if isinstance(each, StoreGraph)
             ]:
                 changed.append(name)
-            if name == DEFAULT_GRAPH:
-                self._default = [*kept, *new]
-            elif kept or new:
-                self._named[name] = [*kept, *new]
+            if kept or new:
+                self._graphs[name] = [*kept, *new]
             else:
-                del self._named[name]
+                self._graphs.pop(name, None)
         return changed
 
     def part(self, names: Collection[Term]) -> MemoryGraph:
         """Return a new, empty part of the graphs of these names."""
         made = MemoryGraph()
         for name in names:
-            parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
-            parts.append(made)
+            self._graphs.setdefault(name, []).append(made)
         return made
 
     def drop(self, graph: MemoryGraph) -> None:
         triples = list(graph.match(None, None, None))
         if triples:
             self.change(graph, removed=triples)
-        self._default = [part for part in self._default if part is not graph]
-        for name, parts in tuple(self._named.items()):
+        for name, parts in tuple(self._graphs.items()):
             parts[:] = [part for part in parts if part is not graph]
             if not parts:
-                del self._named[name]
+                del self._graphs[name]
 
-    def detach(self, name: Term) -> None:
-        if name == DEFAULT_GRAPH:
-            self._default = []
-        else:
-            self._named.pop(name, None)
-        self.changed(name)
-
-    def on_change(self, listener: StaticChangeListener) -> Callable[[], None]:
-        """Notify `listener` of each change; return how to stop that."""
+    def on_change(self, listener: StaticChangeListener) -> None:
+        """Notify `listener` of each change."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     def changed(self, name: Term) -> None:
         """Notify listeners of an unknown change of this graph."""
@@ -313,8 +298,9 @@ class StaticData:
         removed: Collection[tuple[Term, Term, Term]] = (),
     ) -> None:
         """Change one part of graphs; listeners get these triples alone."""
-        every = {DEFAULT_GRAPH: self._default, **self._named}
-        names = [name for name, parts in every.items() if any(part is graph for part in parts)]
+        names = [
+            name for name, parts in self._graphs.items() if any(part is graph for part in parts)
+        ]
         finishing = self._told(GraphChange(names, {*added, *removed}))
         graph.remove(removed)
         graph.add(added)
@@ -328,15 +314,14 @@ class StaticData:
 
     def memory(self, name: Term = DEFAULT_GRAPH) -> MemoryGraph:
         """Return the part of this graph that is in memory and may change; make it where absent."""
-        parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
-        for part in parts:
+        for part in self._graphs.get(name, ()):
             if isinstance(part, MemoryGraph):
                 return part
         return self.part((name,))
 
     def graphs(self, name: Term) -> tuple[Graph, ...]:
         """Return the parts of the graph of this name."""
-        return tuple(self._default if name == DEFAULT_GRAPH else self._named.get(name, ()))
+        return tuple(self._graphs.get(name, ()))
 
 
 # What a query sees of static data.
