@@ -146,16 +146,10 @@ class StarWindow(WindowInput):
         subject = triples[0][0]
         parts = self.matcher.values(subject, triples)
         if any(parts):
-            self._enter(at, (subject, parts))
+            self._enter((at, subject, parts))
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
         return self._star.rows()
-
-    def _entry(self, at: int, item: tuple[Any, ...]) -> tuple[Any, ...]:
-        return at, *item
-
-    def _item(self, entry: tuple[Any, ...]) -> tuple[Any, ...]:
-        return entry[1:]
 
     def _come(self, entry: tuple[Any, ...]) -> None:
         self._star.insert(*entry[1:])
@@ -169,4 +163,4 @@ class StarWindow(WindowInput):
         else:
             self.used = self.watermark.last
             row = (*row, self.used)
-        self._enter(at, (subject, row))
+        self._enter((at, subject, row))

@@ -56,6 +56,8 @@ class WindowInput:
         netted: the count of its consumers that emit differences; 0 where it slides.
         scheduled: the expiry of the oldest row is known, or nobody needs it.
         recent: a sample of new rows, to measure with.
+        log: the entries of the window, oldest first; each begins with its time (or number).
+        width: milliseconds for which a row stays, without the slide.
         arrive_row: takes the row of a triple with its timestamp (or number, see `arrive`).
         expire: expires rows at an instant (or at the number of the last triple).
         arrive_star: takes a whole star: timestamp, subject and row.
@@ -93,15 +95,14 @@ class WindowInput:
         self._leavers: list[Consumer] = []
         self.recent: deque[Solution] = deque(maxlen=32)
         self._bag: RowBag | None = None
-        # Each entry begins with when it came.
-        self._log: deque[tuple[Any, ...]] = deque()
-        self._waiting: deque[tuple[int, Any]] = deque()
+        self.log: deque[tuple[Any, ...]] = deque()
+        self._waiting: deque[tuple[Any, ...]] = deque()
         # Entries of the log that the time of other streams has pushed out (see `StreamTime`).
         self._hidden: deque[tuple[Any, ...]] = deque()
         self._rows = 0
         self.keeps_log = not isinstance(window, All)
         self.by_count = window.count if isinstance(window, Triples) else 0
-        self._width = 0 if isinstance(window, Now) else getattr(window, "width", 0)
+        self.width: int = 0 if isinstance(window, Now) else getattr(window, "width", 0)
         self._slide = window.slide if isinstance(window, Range) else None
         self._boundary: int | None = None
         self._sliding: dict[WindowInput, None] = {}
@@ -125,8 +126,8 @@ class WindowInput:
         """Report from now on the timestamp of the oldest row, when there is one again."""
         self._schedule_at = schedule
         self.scheduled = False
-        if self._log:
-            self._schedule(self._log[0][0])
+        if self.log:
+            self._schedule(self.log[0][0])
         self._prepare()
 
     def slide_among(self, sliding: dict["WindowInput", None]) -> None:
@@ -141,7 +142,7 @@ class WindowInput:
         """True if it has nothing that came until a time, or a number of a triple."""
         if not self.keeps_log:
             return not self.used
-        entries = (self._log, self._hidden, self._waiting)
+        entries = (self.log, self._hidden, self._waiting)
         return all(each[0][0] > position for each in entries if each)
 
     def disconnect(self, consumer: Consumer, *, nets: bool) -> None:
@@ -189,7 +190,7 @@ class WindowInput:
     @property
     def held(self) -> int:
         """Count the entries, for the limit on memory."""
-        kept = len(self._log) + len(self._waiting) + len(self._hidden)
+        kept = len(self.log) + len(self._waiting) + len(self._hidden)
         return kept + self.elsewhere if self.keeps_log else kept + self._rows
 
     @property
@@ -209,7 +210,9 @@ class WindowInput:
         """
         raise NotImplementedError
 
-    def _enter(self, at: int, item: Any) -> None:
+    def _enter(self, entry: tuple[Any, ...]) -> None:
+        """Take an entry of the log, which begins with its time (or number)."""
+        at = entry[0]
         if self._slide is not None and self not in self._sliding:
             # Nobody has told it of boundaries while it had nothing.
             self._sliding[self] = None
@@ -217,24 +220,17 @@ class WindowInput:
         if self._boundary is not None and at > self._boundary:
             assert self._slide is not None
             # Between the ranges of two boundaries no window has it.
-            if at >= -(-at // self._slide) * self._slide - self._width:
-                self._waiting.append((at, item))
+            if at >= -(-at // self._slide) * self._slide - self.width:
+                self._waiting.append(entry)
             return
-        self._insert(at, item)
+        self._insert(entry)
 
-    def _insert(self, at: int, item: Any) -> None:
+    def _insert(self, entry: tuple[Any, ...]) -> None:
         if not self.scheduled:
-            self._schedule(at)
-        entry = self._entry(at, item)
+            self._schedule(entry[0])
         if self.keeps_log:
-            self._log.append(entry)
+            self.log.append(entry)
         self._come(entry)
-
-    def _entry(self, at: int, item: Any) -> tuple[Any, ...]:
-        raise NotImplementedError
-
-    def _item(self, entry: tuple[Any, ...]) -> Any:
-        raise NotImplementedError
 
     def _come(self, entry: tuple[Any, ...]) -> None:
         raise NotImplementedError
@@ -267,24 +263,19 @@ class WindowInput:
 
     # -------------------------------------------------------------------------------- time
 
-    @property
-    def width(self) -> int:
-        """Milliseconds for which a row stays, without the slide."""
-        return self._width
-
     def last_instant(self, at: int) -> int:
         """Return the last instant at which the window has an element with this timestamp."""
         if self._slide is None:
-            return at + self._width
-        return ((at + self._width) // self._slide + 1) * self._slide - 1
+            return at + self.width
+        return ((at + self.width) // self._slide + 1) * self._slide - 1
 
     def _first(self, at: int) -> int:
         """Return the first instant whose elements the window has at an instant of its stream."""
-        return (at if self._slide is None else at // self._slide * self._slide) - self._width
+        return (at if self._slide is None else at // self._slide * self._slide) - self.width
 
     def _hide(self, front: int) -> None:
         """Expire old rows, but keep those to which the stream may come back."""
-        log, hidden, time = self._log, self._hidden, self.time
+        log, hidden, time = self.log, self._hidden, self.time
         first, kept = self._first(time.at(front)), self._first(time.latest)
         while log and log[0][0] < first:
             entry = log.popleft()
@@ -305,18 +296,18 @@ class WindowInput:
         """Move to an instant of its stream that others have passed."""
         if not self.moves:
             return
-        log, hidden, waiting = self._log, self._hidden, self._waiting
+        log, hidden, waiting = self.log, self._hidden, self._waiting
         first, last = self._first(at), at
         if self._slide is not None:
             last = self._boundary = at // self._slide * self._slide
             while log and log[-1][0] > last:
                 entry = log.pop()
-                waiting.appendleft((entry[0], self._item(entry)))
+                waiting.appendleft(entry)
                 self._go(entry)
         while hidden and hidden[-1][0] >= first:
             entry = hidden.pop()
             if entry[0] > last:
-                waiting.appendleft((entry[0], self._item(entry)))
+                waiting.appendleft(entry)
                 continue
             log.appendleft(entry)
             self._come(entry)
@@ -328,19 +319,14 @@ class WindowInput:
         result = []
         if self._waiting:
             result.append(-(-self._waiting[0][0] // self._slide) * self._slide)
-        if gone and self._log:
-            result.append(self.last_instant(self._log[0][0]) + 1)
+        if gone and self.log:
+            result.append(self.last_instant(self.log[0][0]) + 1)
         return min(result, default=None)
-
-    @property
-    def log(self) -> deque[tuple[Any, ...]]:
-        """Return the entries of the window, oldest first; each begins with its time (or number)."""
-        return self._log
 
     @property
     def empty(self) -> bool:
         """True if it has no rows, hidden ones included."""
-        return not (self._log or self._waiting or self._hidden)
+        return not (self.log or self._waiting or self._hidden)
 
     def admit(self, front: int) -> None:
         """Admit the rows that waited for the slide, if a boundary has passed."""
@@ -351,6 +337,6 @@ class WindowInput:
         self._boundary = boundary
         waiting = self._waiting
         while waiting and waiting[0][0] <= boundary:
-            at, item = waiting.popleft()
-            if at >= boundary - self._width:
-                self._insert(at, item)
+            entry = waiting.popleft()
+            if entry[0] >= boundary - self.width:
+                self._insert(entry)

@@ -180,17 +180,10 @@ class TripleWindow(WindowInput):
         for triple in triples:
             row = row_of(triple)
             if row is not None:
-                self._enter(at, row if watermark is None else (*row, watermark.last))
+                self._enter((at, row if watermark is None else (*row, watermark.last)))
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
-        return ((entry[1], 1) for entry in self._log)
-
-    def _entry(self, at: int, item: Solution) -> tuple[Any, ...]:
-        return at, item
-
-    def _item(self, entry: tuple[Any, ...]) -> Solution:
-        row: Solution = entry[1]
-        return row
+        return ((entry[1], 1) for entry in self.log)
 
     def _come(self, entry: tuple[Any, ...]) -> None:
         self._changed(entry[1], 1)
@@ -208,18 +201,18 @@ class TripleWindow(WindowInput):
             "rouse": self._rouse,
             "schedule": self._schedule,
             "enter": self._enter,
-            "log": self._log,
+            "log": self.log,
             "remember": self.recent.append,
             "consumers": self.consumers,
             "leavers": self._leavers,
             "older": self.by_count - 1,
-            "width": self._width,
+            "width": self.width,
             "slide": self._slide,
         }
         indexing = [] if self._bag is None else self._bag.maintenance(names)
         rousing = ["if window.calm:", "    rouse()"] if self.holders else []
         if self._slide is not None:
-            come = ["enter(at, row)"]
+            come = ["enter((at, row))"]
         else:
             come = [
                 *([] if self._schedule_at is None else _SCHEDULING),
