@@ -7,13 +7,12 @@ To the algebra the paper adds sources (graph, stream, window) and the aggregatio
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
     NOTHING,
-    Aggregate,
     Call,
     Constant,
     DatasetClause,
@@ -25,7 +24,6 @@ from tpf_client.sparql.algebra import (
     LeftJoin,
     Minus,
     OrderBy,
-    OrderCondition,
     Path,
     Pattern,
     Project,
@@ -35,7 +33,7 @@ from tpf_client.sparql.algebra import (
     Values,
     VariableRef,
 )
-from tpf_client.sparql.rewrite.visitor import join, transformed
+from tpf_client.sparql.rewrite.visitor import join, transformed, with_parts
 from tpf_server.continuous.runtime.instants.csparql_query import (
     TIMESTAMP,
     CsparqlQuery,
@@ -207,47 +205,25 @@ class _Timestamps:
             case LeftJoin(left, right, condition) if condition is not None:
                 # The condition sees the solutions of both sides.
                 self._inner = Join(left, right)
-                condition = self._expression(condition)
+                condition = self._resolved(condition)
                 assert isinstance(self._inner, Join)
                 return LeftJoin(self._inner.left, self._inner.right, condition)
-            case Filter(inner, condition):
+            case Filter(inner) | Extend(inner) | Group(inner) | OrderBy(inner):
                 self._inner = inner
-                condition = self._expression(condition)
-                return replace(pattern, input=self._inner, condition=condition)
-            case Extend(inner, _, expression) if not isinstance(expression, Aggregate):
-                self._inner = inner
-                expression = self._expression(expression)
-                return replace(pattern, input=self._inner, expression=expression)
-            case Group(inner, keys, aggregates):
-                self._inner = inner
-                keys = tuple((name, self._expression(each)) for name, each in keys)
-                aggregates = tuple((name, self._aggregate(each)) for name, each in aggregates)
-                return Group(self._inner, keys, aggregates)
-            case OrderBy(inner, conditions):
-                self._inner = inner
-                conditions = tuple(
-                    OrderCondition(self._expression(each.expression), each.descending)
-                    for each in conditions
-                )
-                return OrderBy(self._inner, conditions)
+                changed = with_parts(pattern, self._resolved)
+                return replace(changed, input=self._inner)
         return pattern
 
-    def _aggregate(self, aggregate: Aggregate) -> Aggregate:
-        if aggregate.argument is None:
-            return aggregate
-        return replace(aggregate, argument=self._expression(aggregate.argument))
+    def _resolved(self, part: Any) -> Any:
+        """Resolve the calls in a part of a pattern, but not those in patterns inside."""
+        if isinstance(part, Pattern):
+            return part
+        if isinstance(part, Call) and part.name == TIMESTAMP:
+            return self._timestamp(part)
+        return with_parts(part, self._resolved)
 
-    def _expression(self, expression: Expression) -> Expression:
-        if not isinstance(expression, Call):
-            return expression
-        if expression.name != TIMESTAMP:
-            arguments = tuple(self._expression(each) for each in expression.arguments)
-            return (
-                expression
-                if arguments == expression.arguments
-                else replace(expression, arguments=arguments)
-            )
-        variable, *rest = expression.arguments
+    def _timestamp(self, call: Call) -> Expression:
+        variable, *rest = call.arguments
         assert isinstance(variable, VariableRef)
         if not rest:
             return self._latest(variable.variable, self._streams)
