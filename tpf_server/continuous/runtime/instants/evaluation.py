@@ -1,6 +1,5 @@
 """Evaluate queries that are the same but for constants, instant by instant."""
 
-import itertools
 from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar, get_args
@@ -203,9 +202,7 @@ class QuestionPart:
         below: Output,
         leaves: CsparqlLeaves,
         context: EvaluationContext,
-        number: int,
     ) -> None:
-        self.number = number
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
         self._flow = Dataflow(context.dictionary)
         self.work = Work(context.join_rows, held=True)
@@ -312,16 +309,15 @@ class QuestionParts:
             comparison(each, below.variables, context.environment) for each in parts.comparisons
         ]
         first = self._comparisons[0]
-        self.index = ConstantIndex(first.operator, first.test, context.dictionary)
-        self._numbers = itertools.count(1)
+        self.index: ConstantIndex[QuestionPart] = ConstantIndex(
+            first.operator, first.test, context.dictionary
+        )
         self._of: dict[Question, QuestionPart] = {}
-        self._numbered: dict[int, QuestionPart] = {}
 
     def pass_on(self) -> None:
         first, *others = self._comparisons
         for solution, count in self._below.take_changes():
-            for number in self.index.queries(first.value(solution)):
-                part = self._numbered[number]
+            for part in self.index.queries(first.value(solution)):
                 if _holds(others, part.constants[1:], solution):
                     part.push(solution, count)
 
@@ -330,11 +326,9 @@ class QuestionParts:
         if part is None:
             self.pass_on()
             assert question.parts is not None
-            part = QuestionPart(
-                question.parts, self._below, self._leaves, self._context, next(self._numbers)
-            )
-            self._of[question] = self._numbered[part.number] = part
-            self.index.add(part.constants[0], part.number)
+            part = QuestionPart(question.parts, self._below, self._leaves, self._context)
+            self._of[question] = part
+            self.index.add(part.constants[0], part)
             try:
                 for solution, count in self._below.multiset().items():
                     if _holds(self._comparisons, part.constants, solution):
@@ -346,8 +340,7 @@ class QuestionParts:
     def drop(self, question: Question) -> None:
         part = self._of.pop(question, None)
         if part is not None:
-            del self._numbered[part.number]
-            self.index.remove(part.constants[0], part.number)
+            self.index.remove(part.constants[0], part)
 
 
 def _holds(
@@ -387,7 +380,6 @@ class PeriodicEvaluation:
         self.recomputed = 0
         self._context = context
         self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
-        self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
         self.in_graphs = frozenset(each.stream for each in graph.clauses if each.in_graphs)
         self._now: int | None = None

@@ -2,10 +2,10 @@
 
 import sys
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId, projection
@@ -24,12 +24,13 @@ from tpf_client.sparql.expressions.inlined import (
 )
 from tpf_server.continuous.runtime.static.static_cache import INSTANCE
 
+QueryT = TypeVar("QueryT", bound=Hashable)
 _Number: TypeAlias = int | Decimal
 MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Comparisons that the index answers, each with its form with exchanged sides."""
 
 
-class ConstantIndex:
+class ConstantIndex(Generic[QueryT]):
     """The constants c of queries for which ``value operator c`` is true.
 
     Integers and decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked
@@ -43,11 +44,11 @@ class ConstantIndex:
         self._operator = operator
         self._test = test
         self._dictionary = dictionary
-        self._queries: dict[TermId, dict[int, None]] = {}
+        self._queries: dict[TermId, dict[QueryT, None]] = {}
         self._numbers: list[tuple[_Number, TermId]] = []
         self._literals: dict[TermId, None] = {}
 
-    def add(self, constant: TermId, query: int) -> None:
+    def add(self, constant: TermId, query: QueryT) -> None:
         queries = self._queries.get(constant)
         if queries is None:
             queries = self._queries[constant] = {}
@@ -58,7 +59,7 @@ class ConstantIndex:
                 self._literals[constant] = None
         queries[query] = None
 
-    def remove(self, constant: TermId, query: int) -> None:
+    def remove(self, constant: TermId, query: QueryT) -> None:
         queries = self._queries[constant]
         del queries[query]
         if queries:
@@ -70,8 +71,8 @@ class ConstantIndex:
         else:
             self._literals.pop(constant, None)
 
-    def queries(self, value: TermId) -> list[int]:
-        result: list[int] = []
+    def queries(self, value: TermId) -> list[QueryT]:
+        result: list[QueryT] = []
         queries = self._queries
         for constant in self._constants(value):
             result += queries[constant]
@@ -209,7 +210,7 @@ class Dispatch(Node):
         self._constants: dict[int, Solution] = {}
         first, *self._others = comparisons
         self._value = first.value
-        self.index = ConstantIndex(first.operator, first.test, dictionary)
+        self.index: ConstantIndex[int] = ConstantIndex(first.operator, first.test, dictionary)
         self._stamps = [upstream.schema.index(name) for name in stamps]
         self._afters = [upstream.schema.index(name) for name in afters]
         self._kept = kept if stamps else None

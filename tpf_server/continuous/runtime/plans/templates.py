@@ -113,17 +113,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         common = replace(query.query, pattern=pattern)
         stamped = bool(constants) and _shows_stamps(pattern)
         return Template((common, query.windows), tuple(constants), 0, True, part, None, stamped)
-    patterns = []
-    for each in bgp.patterns:
-        positions: list[TermOrVariable] = []
-        for position, term in enumerate(each):
-            if position in (0, 2) and not is_variable(term):
-                constants.append(Term(term))
-                positions.append(Variable(f"?.c{len(constants) - 1}"))
-            else:
-                positions.append(term)
-        patterns.append(QuadPattern(*positions))
-    pattern = _with_bgp(pattern, BGP(tuple(patterns)))
+    pattern = _with_bgp(pattern, _lifted(bgp, constants, None))
     matched = len(constants)
     groups = any(isinstance(each, Group) for each in walk(pattern))
     # An order of groups goes where they are told apart: they are not above a HAVING.
@@ -284,23 +274,12 @@ def common_query(
         numbers = tuple([number for number in numbers if number != _WIDTH])
         if not numbers:
             return query, frozenset()
-    count = 0
+    constants: list[Term] = []
     bgp = _only_bgp(pattern)
     if bgp is not None:
-        patterns = []
-        for each in bgp.patterns:
-            positions: list[TermOrVariable] = []
-            for position, term in enumerate(each):
-                if position in (0, 2) and not is_variable(term):
-                    positions.append(lifted_variable(count) if count in numbers else term)
-                    count += 1
-                else:
-                    positions.append(term)
-            patterns.append(QuadPattern(*positions))
-        pattern = _with_bgp(pattern, BGP(tuple(patterns)))
-    matched = [number for number in numbers if number < count]
-    result = [Term("")] * count
-    pattern = _comparing(pattern, result, numbers)
+        pattern = _with_bgp(pattern, _lifted(bgp, constants, numbers))
+    matched = [number for number in numbers if number < len(constants)]
+    pattern = _comparing(pattern, constants, numbers)
     compares = len(matched) < len(numbers)
     pattern = _apart(pattern, below=bool(matched) or not compares)
     common = replace(query.query, pattern=pattern)
@@ -340,6 +319,21 @@ def _only_bgp(pattern: Pattern) -> BGP | None:
 
 def _unsafe(expression: Expression) -> bool:
     return any(isinstance(each, (Exists, Aggregate)) for each in everything(expression))
+
+
+def _lifted(bgp: BGP, constants: list[Term], numbers: Collection[int] | None) -> BGP:
+    """Append subjects and objects to the constants; those of these numbers become variables."""
+    patterns = []
+    for each in bgp.patterns:
+        positions: list[TermOrVariable] = list(each)
+        for position in (0, 2):
+            if not is_variable(each[position]):
+                number = len(constants)
+                constants.append(Term(each[position]))
+                if numbers is None or number in numbers:
+                    positions[position] = lifted_variable(number)
+        patterns.append(QuadPattern(*positions))
+    return BGP(tuple(patterns))
 
 
 def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:

@@ -46,7 +46,7 @@ def test_an_index_finds_what_trying_finds(
     sides = ("?.value", "?.constant")
     whole = Call(operator, tuple(VariableRef(each) for each in sides))  # type: ignore[arg-type]
     test = Compiler(environment, sides).condition(whole)  # type: ignore[arg-type]
-    index = ConstantIndex(operator, test, dictionary)
+    index: ConstantIndex[int] = ConstantIndex(operator, test, dictionary)
     encoded = [dictionary.encode(Term(each)) for each, _ in constants]
     for number, constant in enumerate(encoded):
         index.add(constant, number)
