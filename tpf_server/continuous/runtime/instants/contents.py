@@ -34,7 +34,7 @@ class WindowContents:
         self.views: list[WindowView] = []
         self.newest: int | None = None
         self._partial: list[WindowView] = []
-        self._listeners: ByConstants[_Listener] = ByConstants()
+        self.listeners: ByConstants[_Listener] = ByConstants()
         self._coming: list[Occurrence] = []
         self._inside: deque[Occurrence] = deque()
         self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
@@ -69,7 +69,7 @@ class WindowContents:
         self.views.append(view)
         view.contents = self
         for mask, listener in view.listeners:
-            self._listeners.add(mask, listener)
+            self.listeners.add(mask, listener)
         if self.newest is None:
             view.reveal()
         else:
@@ -79,16 +79,9 @@ class WindowContents:
     def hide(self, view: "WindowView") -> None:
         self.views.remove(view)
         for mask, listener in view.listeners:
-            self._listeners.remove(mask, listener)
+            self.listeners.remove(mask, listener)
         if view in self._partial:
             self._partial.remove(view)
-
-    def listen(self, mask: Mask, listener: "_Listener") -> None:
-        """Notify a listener of triples with these constants."""
-        self._listeners.add(mask, listener)
-
-    def leave(self, mask: Mask, listener: "_Listener") -> None:
-        self._listeners.remove(mask, listener)
 
     def move(self, at: int) -> None:
         """Move to an instant, and notify listeners."""
@@ -139,7 +132,7 @@ class WindowContents:
             else:
                 occurrences[gone.triple] = tuple([each for each in present if each is not gone])
         for triple, old in before.items():
-            listeners = self._listeners.of(triple)
+            listeners = self.listeners.of(triple)
             if not listeners:
                 continue
             new = occurrences.get(triple, ())
@@ -190,11 +183,11 @@ class WindowView:
     def listen(self, mask: Mask, tell: OnChange) -> None:
         """Notify of changed triples with these constants."""
         self.listeners.append((mask, (self, tell)))
-        self.contents.listen(*self.listeners[-1])
+        self.contents.listeners.add(*self.listeners[-1])
 
     def silence(self) -> None:
         for mask, listener in self.listeners:
-            self.contents.leave(mask, listener)
+            self.contents.listeners.remove(mask, listener)
         self.listeners.clear()
 
     @property

@@ -312,11 +312,7 @@ def _narrowed(pattern: Pattern, needed: _Names) -> Pattern:
             return replace(
                 pattern, input=_narrowed(inner, needed | _used(aggregate) | frozenset(keys))
             )
-        case Filter(inner, condition):
-            return replace(pattern, input=_narrowed(inner, needed | _used(condition)))
-        case Extend(inner, _, expression):
-            return replace(pattern, input=_narrowed(inner, needed | _used(expression)))
-        case OrderBy(inner):
+        case Filter(inner) | Extend(inner) | OrderBy(inner):
             more = _used(*expressions_of(pattern))
             return replace(pattern, input=_narrowed(inner, needed | more))
         case Group(inner):
