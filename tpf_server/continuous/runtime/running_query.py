@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 import pyarrow as pa
@@ -78,10 +78,6 @@ class EmissionColumns:
             signs,
             *(_term_columns(rows) if rows and self._width else [()] * self._width),
         ]
-        return self.of_columns(columns)
-
-    def of_columns(self, columns: Iterable[object]) -> pa.RecordBatch:
-        """Return columns in the order of the schema as a record batch."""
         return pa.RecordBatch.from_arrays(
             [
                 each if isinstance(each, pa.Array) else pa.array(each, field.type)

@@ -124,18 +124,14 @@ class _Emitter:
         self._tick = tick
         self._check = check
         self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
-        self._emits = False
-
-    @property
-    def emitting(self) -> bool:
-        return self._emits
+        self.emitting = False
 
     def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
         """Give emissions from the plans that may emit (`due`) to their queries."""
         outgoing = self.outgoing
         emissions = self._plans.emissions(due)
-        nested = self._emits
-        self._emits = True
+        nested = self.emitting
+        self.emitting = True
         try:
             for owners, solutions, removed in emissions:
                 try:
@@ -160,7 +156,7 @@ class _Emitter:
                     stream = self._streams[name]
                     self._tick(stream, fed, max(at, stream.latest))
         finally:
-            self._emits = nested
+            self.emitting = nested
 
     def _emit_to(
         self, owners: Sequence[RegisteredQuery], emission: Emission, triples: EncodedTriples

@@ -180,19 +180,16 @@ class RemoteGraph:
     def read(self, at: str) -> None:
         """Read again; a failure keeps the graph and is in the state."""
         with self._reading:
-            self._read(at)
-
-    def _read(self, at: str) -> None:
-        try:
-            read = self._read_in_time()
-        except RemoteGraphError as error:
-            self._fail(str(error), at)
-        except Exception as error:  # noqa: BLE001 - whoever reads it reads others as well
-            _log.exception("%s cannot be read", self._url)
-            self._fail(f"{self._url}: {error!r}", at)
-        else:
-            self._hold(read)
-            self._state = {"state": "read", "read": at, "triples": len(read)}
+            try:
+                read = self._read_in_time()
+            except RemoteGraphError as error:
+                self._fail(str(error), at)
+            except Exception as error:  # noqa: BLE001 - whoever reads it reads others as well
+                _log.exception("%s cannot be read", self._url)
+                self._fail(f"{self._url}: {error!r}", at)
+            else:
+                self._hold(read)
+                self._state = {"state": "read", "read": at, "triples": len(read)}
 
     def _fail(self, reason: str, at: str) -> None:
         kept = {"read": self._state["read"]} if "read" in self._state else {}

@@ -52,7 +52,6 @@ from tpf_server.continuous.runtime.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.query_engine import ParsedQuery, QueryEngine
 from tpf_server.continuous.runtime.records.record_reading import (
-    RecordColumns,
     columns_of_batch,
     elements_of_batch,
     opened_batches,
@@ -164,22 +163,14 @@ def _absolute_name(iri: str) -> Term:
 
 
 @contextmanager
-def opened_records(
-    path: Path, name: Callable[[str], Term] = _absolute_name
-) -> Iterator[tuple[list[Term], Iterator[RecordColumns]]]:
+def _record_batches(
+    path: Path, name: Callable[[str], Term]
+) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
     """Return the predicates of a file of records, and these, batch by batch.
 
     `name` makes a predicate of the name of a column. An `ElementError` names the file and, after
     the first one, the batch, in which records are counted.
     """
-    with _record_batches(path, name) as (predicates, batches):
-        yield predicates, (columns_of_batch(batch) for _, batch in batches)
-
-
-@contextmanager
-def _record_batches(
-    path: Path, name: Callable[[str], Term]
-) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
     with (
         pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file,
         opened_batches(file, str(path), name) as opened,
@@ -450,10 +441,10 @@ def _pushed(
 
 
 def _pushed_records(engine: Engine, stream: str, path: Path) -> Iterator[ElementError | None]:
-    with opened_records(path, engine.name) as (predicates, batches):
+    with _record_batches(path, engine.name) as (predicates, batches):
         feed = engine.record_feed(stream, predicates)
-        for each in batches:
-            feed.push_batch(*each)
+        for _, batch in batches:
+            feed.push_batch(*columns_of_batch(batch))
             yield None
 
 

@@ -182,7 +182,7 @@ class Declarations:
             decode = self._dictionary.decode
             self.check(stream, (decode(predicate) for _, predicate, _ in triples))
 
-    def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
+    def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool) -> Knowledge:
         """Predicates of the windows of a query; a plan that is not `separated` assumes nothing."""
         predicates = {
             clause.graph: self.declared[clause.stream]
@@ -213,8 +213,7 @@ class EvaluationPlanner:
 
     def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query, as written and after the rules."""
-        knowledge = self._declarations.knowledge(query.streams)
-        initial = operator_graph(query, self._static.names, knowledge)
+        initial = self._initial(query, separated=True)
         return initial, optimised(initial, self._rules)
 
     def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
@@ -786,9 +785,7 @@ class InstantQueries:
         try:
             self.timetable.add(registered)
         except UnsupportedContinuousQueryError:
-            evaluation.leave(question)
-            if not evaluation.owners:
-                evaluation.close()
+            _leave(evaluation, question)
             raise
         self.readers.add(registered)
         if self._settings.pace is not None:
@@ -806,6 +803,11 @@ class InstantQueries:
             answers = evaluation.answers(at, question)
             return query.answer("", at, query.query, answers.output.variables, answers.rows())
         finally:
-            evaluation.leave(question)
-            if not evaluation.owners:
-                evaluation.close()
+            _leave(evaluation, question)
+
+
+def _leave(evaluation: PeriodicEvaluation, question: Question) -> None:
+    """Give up an evaluation, which ends where no other query has it."""
+    evaluation.leave(question)
+    if not evaluation.owners:
+        evaluation.close()

@@ -217,7 +217,7 @@ class ContinuousLeaves:
         self,
         planned: QueryPlan,
         context: PlanContext,
-        add: Callable[[MultiwayJoin], None],
+        add: Callable[[MultiwayJoin], object],
         work: Work | None = None,
     ) -> None:
         query, lifted = planned.query, planned.lifted - {SLICE}

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.build.builder import Builder
@@ -48,8 +48,6 @@ from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 # OFFSET and LIMIT of queries that differ in other constants, too: each has an order of its own.
 
-MakeSlice: TypeAlias = Callable[[Node, int, int | None], Node]
-
 
 class OwnSlices(Node):
     """Slice the rows of each query; the column `INSTANCE` holds the number of the query.
@@ -58,13 +56,13 @@ class OwnSlices(Node):
 
     Args:
         upstream: solutions, with the numbers of their queries in the column, or that of one.
-        make: makes the filter of the part of one query.
+        key: of the order, if there is one.
     """
 
-    def __init__(self, upstream: Node, make: MakeSlice) -> None:
+    def __init__(self, upstream: Node, key: SortKeyOf | None) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=False)
         self._upstream = upstream
-        self._make = make
+        self._key = key
         self._column = upstream.schema.index(INSTANCE)
         self._parts: dict[int, tuple[Input, Node]] = {}
         self._touched: dict[Node, None] = {}
@@ -79,7 +77,11 @@ class OwnSlices(Node):
         """Add a query, before its rows come."""
         assert news, "it goes on with what it had, which nobody else has"
         entry = Input(self._upstream.schema, self._upstream.certain)
-        part = self._make(entry, offset, limit)
+        part: Node = (
+            Slice(entry, offset, limit)
+            if self._key is None
+            else TopK(entry, self._key, offset, limit)
+        )
         part.connect(lambda row, count: self.emit(row, count))
         self._parts[number] = (entry, part)
 
@@ -342,29 +344,6 @@ class PlanBuilder(Builder):
         self._newest.append(newest)
         return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
 
-    def sliced(
-        self,
-        node: Node,
-        variables: Sequence[Variable],
-        key: SortKeyOf | None,
-        *,
-        leaving: bool,
-        is_wanted: Callable[[], bool],
-    ) -> Slices:
-        """Return the parts of queries that differ in OFFSET and LIMIT (see `Slices`)."""
-        keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
-        return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=is_wanted))
-
-    def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
-        """Return the parts of queries that differ in other constants, too (see `OwnSlices`)."""
-
-        def make(part: Node, offset: int, limit: int | None) -> Node:
-            if key is None:
-                return Slice(part, offset, limit)
-            return TopK(part, key, offset, limit)
-
-        return self.flow.add(OwnSlices(node, make))
-
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """Return a grouping under HAVING; conditions on keys are decided once for a group."""
         keys = {name for name, _ in pattern.keys}
@@ -426,7 +405,7 @@ class Plan:
         self.work = Work(context.join_rows, partial(context.exceeded, self), guards=guards)
         environment = replace(context.environment, spend=self.work.read_text)
         context = replace(context, environment=environment)
-        self.leaves = ContinuousLeaves(planned, context, self._added, self.work)
+        self.leaves = ContinuousLeaves(planned, context, self.flow.add, self.work)
         emitting = None if semantics.nets else emitting_group(query.query)
         paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
         builder = PlanBuilder(self.leaves, self.flow, environment, emitting, paths=paths)
@@ -436,14 +415,17 @@ class Plan:
         node, variables, self.order, _ = builder.modified(pattern, None)
         self._slices: Slices | OwnSlices | None = None
         if SLICE in lifted and len(lifted) > 1:
-            node = self._slices = builder.sliced_apart(node, self.order)
+            node = self._slices = self.flow.add(OwnSlices(node, self.order))
         elif SLICE in lifted:
-            node = self._slices = builder.sliced(
-                node,
-                variables if semantics.nets else node.schema,
-                self.order,
-                leaving=semantics.relation == "dstream",
-                is_wanted=delivery.takes,
+            keyed = node if self.order is not None and node.askable else self.flow.add(Copies(node))
+            node = self._slices = self.flow.add(
+                Slices(
+                    keyed,
+                    self.order,
+                    variables if semantics.nets else node.schema,
+                    leaving=semantics.relation == "dstream",
+                    wanted=delivery.takes,
+                )
             )
         self.schema = node.schema
         if INSTANCE in self.schema:
@@ -478,9 +460,6 @@ class Plan:
         self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
         self.flushes_early = bool(self.holding) and not self.nets
 
-    def _added(self, join: MultiwayJoin) -> None:
-        self.flow.add(join)
-
     def start(self) -> None:
         """Make the routes, let windows and static data in."""
         for join in self.leaves.joins:
@@ -493,8 +472,7 @@ class Plan:
             if not cache.per_instance:
                 cache.refresh(None, sends=cache in self.leaves.alone)
         self.flush()
-        for join in self.leaves.joins:
-            join.adapt()
+        self.adapt()
 
     def stream_came(self, name: Term) -> None:
         """Add a stream to a query over every stream."""
@@ -666,10 +644,10 @@ class Plan:
         for join in self.leaves.joins:
             join.stop()
 
-    def adapt(self) -> bool:
-        """Choose routes anew; True if any changed."""
-        # Every join, not only those up to the first that changes.
-        return sum(join.adapt() for join in self.leaves.joins) > 0
+    def adapt(self) -> None:
+        """Choose routes anew."""
+        for join in self.leaves.joins:
+            join.adapt()
 
     def explain(self) -> dict[str, Any]:
         """Describe the joins with their routes and cardinalities, the windows and the caches.

@@ -454,25 +454,15 @@ class PlanRegistry:
         if owners:
             # They select or construct the same from their solutions.
             owner.made = next(iter(owners.values())).made
-        elif owner.query.query.form == "DESCRIBE":
-            describer = Describer(
-                owner.query.query,
-                plan.schema,
-                self._dictionary,
-                self._dataset(owner.query),
-                feeds=owner.stream is not None,
-            )
-            owner.made = describer.made
         else:
+            query, schema, dictionary = owner.query.query, plan.schema, self._dictionary
             feeds = owner.stream is not None
-            maker = RowMaker(
-                owner.query.query,
-                plan.schema,
-                self._dictionary,
-                feeds=feeds,
-                again=plan.delivery.whole,
-            )
-            owner.made = maker.made
+            if query.form == "DESCRIBE":
+                dataset = self._dataset(owner.query)
+                owner.made = Describer(query, schema, dictionary, dataset, feeds=feeds).made
+            else:
+                again = plan.delivery.whole
+                owner.made = RowMaker(query, schema, dictionary, feeds=feeds, again=again).made
         owners[number] = owner
 
     def _add_instance(

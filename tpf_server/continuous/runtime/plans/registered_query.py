@@ -45,9 +45,7 @@ class RowMaker:
     Attributes:
         made: returns the rows of solutions, in their order, repeated by their counts; and nothing,
             or the same as identifiers. Of CONSTRUCT these are the valid triples of the template,
-            with
-                new
-            blank nodes for each copy of a solution.
+            with new blank nodes for each copy of a solution.
     """
 
     made: Make

@@ -84,8 +84,7 @@ class RecordFeed:
             subject: an IRI or blank node as a term, or its number.
             values: one for each predicate: a term (N-Triples), or a Python value: ``bool``,
                 ``int``, ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a
-                time
-                    zone).
+                time zone).
             timestamp: milliseconds since 1970, or an instant.
         """
         self._engine.settle()
