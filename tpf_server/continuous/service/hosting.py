@@ -275,12 +275,12 @@ class Hosting:
         engine: Engine,
         streams: SharedStreams,
         log: Callable[[], ResultLog],
-        executors: Mapping[str, Executor] | None = None,
-        default: str = NATIVE,
-        policies: Policies | None = None,
+        executors: Mapping[str, Executor],
+        default: str,
+        policies: Policies,
     ) -> None:
-        self._policies = policies or Policies()
-        self._executors = executors or {}
+        self._policies = policies
+        self._executors = executors
         self._default = default
         self.queries: dict[str, HostedQuery] = {}
         self._engine = engine

@@ -315,9 +315,6 @@ class CsparqlLeaves:
         for each in self._following:
             each.close()
 
-    def has_static(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
-        return has_static(self._static, pattern, graphs)
-
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
         """Join patterns (see `tpf_client.dataflow.node.Leaves`); a seed is not used."""
         estimates = {each: self._estimate(each) for each in patterns}

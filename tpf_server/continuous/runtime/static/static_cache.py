@@ -34,14 +34,28 @@ _SHARE: Final = 4
 
 
 def evaluate_static(
-    dataset: Dataset, patterns: Sequence[QuadPattern], *, limited: bool = False
+    dataset: Dataset,
+    patterns: Sequence[QuadPattern],
+    schema: tuple[Variable, ...] = (),
+    rows: Sequence[BoundRow] = ((),),
+    *,
+    limited: bool = False,
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
-    """Return the variables and the bag of solutions of a basic graph pattern.
+    """Return the variables and the bag of solutions of a basic graph pattern, joined with rows.
 
     Raises:
         JoinLimitError: there are too many.
     """
-    return _evaluate(dataset, patterns, (), [()], limited=limited)
+    counts = {pattern: dataset.count(pattern) for pattern in patterns}
+    order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], schema)
+    bag = list(rows)
+    for pattern in order:
+        if bag:
+            most = _MOST if limited else None
+            schema, bag = _join(dataset, schema, bag, (pattern, counts[pattern]), most)
+        else:
+            schema += tuple(name for name in variables_of_quad(pattern) if name not in schema)
+    return schema, bag
 
 
 def touched(
@@ -60,29 +74,10 @@ def touched(
             positions = [pattern.index(name) for name in names]
             rows = [tuple([quad[at] for at in positions]) for quad in quads]
             others = [*patterns[:position], *patterns[position + 1 :]]
-            columns, rows = _evaluate(dataset, others, names, rows)
+            columns, rows = evaluate_static(dataset, others, names, rows)
             order = [columns.index(name) for name in schema]
             result.update(tuple([row[at] for at in order]) for row in rows)
     return schema, result
-
-
-def _evaluate(
-    dataset: Dataset,
-    patterns: Sequence[QuadPattern],
-    schema: tuple[Variable, ...],
-    rows: list[BoundRow],
-    *,
-    limited: bool = False,
-) -> tuple[tuple[Variable, ...], list[BoundRow]]:
-    counts = {pattern: dataset.count(pattern) for pattern in patterns}
-    order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], schema)
-    for pattern in order:
-        if rows:
-            most = _MOST if limited else None
-            schema, rows = _join(dataset, schema, rows, (pattern, counts[pattern]), most)
-        else:
-            schema += tuple(name for name in variables_of_quad(pattern) if name not in schema)
-    return schema, rows
 
 
 def _join(

@@ -91,10 +91,6 @@ class MemoryGraph:
             self._store.remove(_quad(triple))
         self._counts.clear()
 
-    def clear(self) -> None:
-        self._store = ox.Store()
-        self._counts.clear()
-
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
     ) -> Iterator[tuple[Term, Term, Term]]:

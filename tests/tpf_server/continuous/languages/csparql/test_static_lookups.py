@@ -337,7 +337,7 @@ class Changing:
     def _change_unseen(self) -> None:
         """Anything may have changed."""
         graph = self._engine.static.memory(DEFAULT_GRAPH)
-        graph.clear()
+        graph.remove(list(graph.match(None, None, None)))
         self._memory[""] = {random_static(self._random) for _ in range(6)}
         graph.add((Term(s), Term(p), Term(o)) for s, p, o in self._memory[""])
         self._engine.static.changed(DEFAULT_GRAPH)
