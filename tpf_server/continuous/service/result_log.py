@@ -431,15 +431,18 @@ class ResultLog:
         with self._changed:
             kept = self._kept
             for event in events:
-                kept.append(event)
-                self._last = event.number
-                self._rows += event.rows
-                self._take(event.size)
+                self._keep(event)
                 while len(kept) > self._limit or (len(kept) > 1 and self._too_much()):
                     gone = kept.popleft()
                     self._rows -= gone.rows
                     self._take(-gone.size)
             self._changed.notify_all()
+
+    def _keep(self, event: Event) -> None:
+        self._kept.append(event)
+        self._last = event.number
+        self._rows += event.rows
+        self._take(event.size)
 
     def _too_much(self) -> bool:
         return self._rows > self._most_rows or self._memory.full
@@ -472,11 +475,7 @@ class ResultLog:
         with self._changed:
             self.begin = self._last = kept.begin
             for number, rows, text in kept.events:
-                self._last = number
-                event = Event.written(number, rows, text)
-                self._kept.append(event)
-                self._rows += event.rows
-                self._take(event.size)
+                self._keep(Event.written(number, rows, text))
 
     def texts(
         self, events: Iterable[Event], encode: Callable[[Emission], str]

@@ -516,24 +516,13 @@ def build(
     leaves: CsparqlLeaves,
     flow: Dataflow,
     environment: Environment,
-    static: Callable[[QuadPattern], bool],
+    static: Callable[[QuadPattern], bool] = lambda _: False,
+    gap: tuple[Pattern, Node] | None = None,
 ) -> Output:
-    """Build the dataflow of a query."""
-    builder = CsparqlBuilder(leaves, flow, environment, static)
+    """Build the dataflow of a query, or what is above a gap in it."""
+    builder = CsparqlBuilder(leaves, flow, environment, static, gap)
     # The default graph is what FROM says already, also for descriptions.
     query = replace(query, dataset=algebra.DatasetClause())
-    return build_output(builder, query, query.pattern)
-
-
-def build_above(
-    query: algebra.Query,
-    gap: tuple[Pattern, Node],
-    leaves: CsparqlLeaves,
-    flow: Dataflow,
-    environment: Environment,
-) -> Output:
-    """Build the dataflow above a gap."""
-    builder = CsparqlBuilder(leaves, flow, environment, lambda _: False, gap)
     return build_output(builder, query, query.pattern)
 
 
@@ -548,7 +537,7 @@ class CsparqlBuilder(Builder):
         flow: Dataflow,
         environment: Environment,
         static: Callable[[QuadPattern], bool],
-        gap: tuple[Pattern, Node] | None = None,
+        gap: tuple[Pattern, Node] | None,
     ) -> None:
         super().__init__(leaves, flow, environment)
         self._static = static

@@ -35,7 +35,6 @@ from tpf_server.continuous.runtime.instants.builder import (
     CsparqlLeaves,
     TooManyStaticError,
     build,
-    build_above,
 )
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
@@ -209,7 +208,8 @@ class QuestionPart:
         certain = always_bound(parts.below.pattern)
         self._entry = self._flow.add(LimitedInput(below.variables, certain, self.work))
         environment = replace(context.environment, spend=self.work.read_text)
-        output = build_above(parts.above, (parts.gap, self._entry), leaves, self._flow, environment)
+        gap = parts.gap, self._entry
+        output = build(parts.above, leaves, self._flow, environment, gap=gap)
         for node in self._flow.nodes:
             node.limit(self.work)
         self.answers = AnswerRows(output, context.dictionary.decode, self.work, parts.above)

@@ -50,7 +50,7 @@ class ExecutedQuery(RunningQuery[PeriodicAnswer]):
         self.query = query
         registration = query.registration
         self.stream = None if registration is None else registration.stream
-        self.reads = frozenset(clause.stream for clause in query.streams)
+        self.reads = query.reads
 
 
 class Executor(Protocol):
