@@ -1,6 +1,6 @@
 """Match the triples of an element to rows of a pattern."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -64,6 +64,18 @@ def number_variables(
     return PatternKey(keyed), tuple(Variable(name) for name in columns)
 
 
+def _columns(
+    positions: Iterable[tuple[bool, int]], start: int
+) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """Return where each column is first met, and the pairs of positions that must be equal."""
+    first: dict[int, int] = {}
+    same: list[tuple[int, int]] = []
+    for at, (variable, column) in enumerate(positions, start):
+        if variable and first.setdefault(column, at) != at:
+            same.append((first[column], at))
+    return tuple([first[column] for column in range(len(first))]), same
+
+
 class TripleMatcher:
     """One triple pattern: a triple gives at most one row."""
 
@@ -71,21 +83,12 @@ class TripleMatcher:
         (positions,) = key.patterns
         subject, predicate, object_ = (None if free else value for free, value in positions)
         self.mask: Mask = (subject, predicate, object_)
-        self.width = len({value for variable, value in positions if variable})
-        takes: list[int] = []
-        self._same: list[tuple[int, int]] = []
-        for position, (variable, column) in enumerate(positions):
-            if not variable:
-                continue
-            if column < len(takes):
-                self._same.append((takes[column], position))
-            else:
-                takes.append(position)
-        self._takes = tuple(takes)
+        self._takes, self._same = _columns(positions, 0)
+        self.width = len(self._takes)
         self.row: Callable[[EncodedTriple], Solution | None] = self._row
         """The row of a triple whose constants fit; ``None`` where repeated variables differ."""
-        if not self._same and len(takes) > 1:
-            self.row = itemgetter(*takes)
+        if not self._same and self.width > 1:
+            self.row = itemgetter(*self._takes)
 
     def _row(self, triple: EncodedTriple) -> Solution | None:
         for one, other in self._same:
@@ -101,19 +104,9 @@ class StarMatcher:
         self.subject = key.patterns[0][0]
         self.predicates = tuple(pattern[1][1] for pattern in key.patterns)
         self.objects = tuple(pattern[2] for pattern in key.patterns)
-        positions = [self.subject, *self.objects]
-        self.width = len({value for variable, value in positions if variable})
-        # Where each column is first met: -1 is the subject, else the number of the pattern.
-        first: dict[int, int] = {}
-        self._same: list[tuple[int, int]] = []
-        for at, (variable, column) in enumerate(positions, start=-1):
-            if not variable:
-                continue
-            if column in first:
-                self._same.append((first[column], at))
-            else:
-                first[column] = at
-        self._sources = tuple(first[column] for column in range(self.width))
+        # -1 is the subject, else the number of the pattern.
+        self._sources, self._same = _columns([self.subject, *self.objects], -1)
+        self.width = len(self._sources)
 
     def row(self, subject: TermId, values: Sequence[TermId]) -> Solution | None:
         """Return the row of one object for each pattern.
