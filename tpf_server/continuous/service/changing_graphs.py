@@ -10,6 +10,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
@@ -45,16 +46,14 @@ from tpf_server.store.static.ox_terms import read_quads
 # The facts of a live store that are valid now, kept so by batches and by instants that pass.
 
 
+@dataclass(slots=True, eq=False)
 class _Version:
-    __slots__ = ("end", "quad", "row", "stands", "start", "valid")
-
-    def __init__(self, row: int, quad: Quad, start: int, end: int) -> None:
-        self.row = row
-        self.quad = quad
-        self.start = start
-        self.end = end
-        self.stands = True
-        self.valid = False
+    row: int
+    quad: Quad
+    start: int
+    end: int
+    stands: bool = True
+    valid: bool = False
 
 
 _News: TypeAlias = tuple[bool, Sequence[int], Sequence[Standing]]

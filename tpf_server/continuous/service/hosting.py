@@ -306,22 +306,25 @@ class Hosting:
         if language != CSPARQL and engine not in (None, NATIVE):
             raise ContinuousQueryError(f"{called(language)} does not run on {engine}")
         query: ContinuousQuery | CsparqlQuery
-        name_in_text = None
-        if language in (CSPARQL, RSPQL):
-            query = self._read_periodic(registration.text, language)
-            name_in_text = None if query.registration is None else query.registration.name
+        text, base, policies = registration.text, self._engine.base, self._policies
+        if language == CSPARQL:
+            query = parse_csparql(text, base)
+        elif language == RSPQL:
+            query = parse_rspql(text, base, policies.report, policies.tick)
         else:
-            query = parse_cqels(registration.text, self._engine.base)
+            query = parse_cqels(text, base)
             if not query.windows:
                 raise UnsupportedContinuousQueryError(
                     "neither STREAM nor REGISTER: nothing would make this query emit; "
                     "the datasets answer such queries once"
                 )
+        said = query.registration if isinstance(query, CsparqlQuery) else None
+        name_in_text = None if said is None else said.name
         if language == CSPARQL and name_in_text is not None and name not in (None, name_in_text):
             raise ContinuousQueryError(
                 f"the text calls the query {name_in_text!r}, and not {name!r}"
             )
-        allowed = {origin_of(url) for url in self._policies.services}
+        allowed = {origin_of(url) for url in policies.services}
         for clause in query.services:
             origin = origin_of(clause.endpoint[1:-1])
             if origin is None or origin not in allowed:
@@ -330,12 +333,6 @@ class Hosting:
                     "allow_service names"
                 )
         return ParsedRegistration(registration, language, query, name_in_text)
-
-    def _read_periodic(self, text: str, language: str) -> CsparqlQuery:
-        base, policies = self._engine.base, self._policies
-        if language == CSPARQL:
-            return parse_csparql(text, base)
-        return parse_rspql(text, base, policies.report, policies.tick)
 
     def register(self, parsed: ParsedRegistration) -> HostedQuery:
         """Start a query; see `ContinuousService.register`."""

@@ -214,8 +214,12 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     def answer(self, at: int) -> PeriodicAnswer | None:
         """Answer at an instant, if there is an answer."""
-        if not self._say_now(at):
-            return None
+        if self.timely:
+            try:
+                self.evaluation.plan_at(at)
+            except TooManyStaticError:
+                self.stop(UnsupportedContinuousQueryError("too much is static to say NOW()"))
+                return None
         answers = self.evaluation.answers(at, self.question)
         operator, asks = self.query.operator, self.query.query.form == "ASK"
         query = self.question.query
@@ -234,16 +238,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         # What came or went need not make a triple.
         made = self.query.answer(self.name, at, query, variables, shown)
         return made if made.rows else None
-
-    def _say_now(self, at: int) -> bool:
-        """Set NOW(); false where that stops the query."""
-        if self.timely:
-            try:
-                self.evaluation.plan_at(at)
-            except TooManyStaticError:
-                self.stop(UnsupportedContinuousQueryError("too much is static to say NOW()"))
-                return False
-        return True
 
 
 # From an answer to what is streamed of it: all of it, what it has more, or what it has less.

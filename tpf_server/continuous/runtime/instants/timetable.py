@@ -103,19 +103,11 @@ class Streams(NamedTuple):
 
 
 class Feeding:
-    """Streams that are made from streams."""
+    """Streams that are made from streams: by queries, and elsewhere (`links`)."""
 
     def __init__(self) -> None:
         self.links: dict[str, tuple[Term, frozenset[Term]]] = {}
         self.makers: Multimap[Term, PeriodicQuery] = Multimap()
-
-    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
-        """A stream is made elsewhere from others."""
-        self.links[name] = (made, frozenset(reads))
-
-    def unlink(self, name: str) -> bool:
-        """Undo `link`; true if there was one."""
-        return self.links.pop(name, None) is not None
 
     def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
         """Rank these queries, and those whose triples they read."""
@@ -248,10 +240,10 @@ class Timetable:
         Raises:
             UnsupportedContinuousQueryError: a query would feed itself.
         """
-        reads = frozenset(reads)
+        reads = tuple(reads)
         if made in self._feeding.streams_from(reads).seen:
             raise UnsupportedContinuousQueryError(f"{name} would feed itself through its streams")
-        self._feeding.link(name, made, reads)
+        self._feeding.links[name] = made, frozenset(reads)
         try:
             self._arrange(self._queries.values())
         except UnsupportedContinuousQueryError:
@@ -259,7 +251,7 @@ class Timetable:
             raise
 
     def unlink(self, name: str) -> None:
-        if self._feeding.unlink(name):
+        if self._feeding.links.pop(name, None) is not None:
             self._arrange(self._queries.values())
 
     @property
