@@ -80,7 +80,7 @@ def read_state(path: Path, replay: str) -> ReplayState | None:
 
 _SLOWEST = 1e-6
 """The speed with which a day lasts for almost three thousand years."""
-_OF_CONTENT = frozenset({400, 413, 422})
+REFUSALS_OF_CONTENT = frozenset({400, 413, 422})
 """How servers refuse one batch, and may take the next one."""
 _LABELS = 4
 """How often a batch is labelled anew before the replay gives up."""
@@ -197,7 +197,7 @@ def replay(
                 batch, identifier, publisher, timeline, clock, settings, cancelled
             )
         except PublishRefusedError as error:
-            if batch.refused is None or error.status not in _OF_CONTENT:
+            if batch.refused is None or error.status not in REFUSALS_OF_CONTENT:
                 raise
             batch.refused(str(error))
             continue

@@ -1,12 +1,13 @@
 """``tpf-load ldes``: a Linked Data Event Stream, to a file or followed into a dataset."""
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
+from threading import Event
 
 import requests
 import typer
@@ -20,10 +21,11 @@ from annotations.wording import counted, user_agent
 from loaders.commands.options import grouped, is_web_url
 from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
-from loaders.errors import InputError, SettingError
+from loaders.errors import InputError, PublishRefusedError, SettingError
 from loaders.outputs import line_of, put_where_wanted
 from loaders.publisher import FilePublisher, is_stream
-from loaders.sources.ldes import LdesFollower, LdesState, MemberChanges
+from loaders.replay import REFUSALS_OF_CONTENT
+from loaders.sources.ldes import AT_ONCE, LdesFollower, LdesState, MemberChanges
 
 # What an event stream says, as a patch for a server, or as the facts that it comes to.
 
@@ -151,6 +153,15 @@ def ldes(given: Following) -> None:
         )
         stack.callback(sender.close)
         run = memory.setting("run", secrets.token_hex(8))
+
+        def send(changes: MemberChanges) -> None:
+            naming = naming_of(sender.url)
+            for body in patches_of(changes, naming, clock.now(), past=given.past):
+                # What went may come again, as it was.
+                named = " ".join(changes.members).encode() + body
+                digest = blake2b(named, key=run.encode(), digest_size=16).hexdigest()
+                sender.publish_body(body, None, f"ldes-{digest}", stopped)
+
         done = read = looks = 0
         while not stopped.is_set():
             began, looks = clock.now(), looks + 1
@@ -160,24 +171,40 @@ def ldes(given: Following) -> None:
                 if given.polls is not None and looks == given.polls and not read:
                     raise
                 _failed(str(error))
-            for changes, taken in follower.changes():
-                for body in patches_of(
-                    changes, naming_of(given.push), clock.now(), past=given.past
-                ):
-                    # What went may come again, as it was.
-                    named = " ".join(changes.members).encode() + body
-                    digest = blake2b(named, key=run.encode(), digest_size=16).hexdigest()
-                    sender.publish_body(body, None, f"ldes-{digest}", stopped)
-                taken()
-                done += len(changes.members)
-                if stopped.is_set():
-                    break
+            done += _published(follower, send, stopped)
             if looks == given.polls or not clock.wait_until(
                 began + timedelta(seconds=given.period), stopped
             ):
                 break
     if not given.quiet:
         typer.echo(f"{counted(done, 'member')} published to {given.push}", err=True)
+
+
+def _published(
+    follower: LdesFollower, send: Callable[[MemberChanges], None], stopped: Event
+) -> int:
+    """Publish what waits; return the number of members. Whose content is refused is left out."""
+    done = 0
+    for most in (AT_ONCE, 1):
+        for changes, taken in follower.changes(most):
+            if stopped.is_set():
+                return done
+            try:
+                send(changes)
+            except PublishRefusedError as error:
+                if error.status not in REFUSALS_OF_CONTENT:
+                    raise
+                if most > 1:
+                    break  # whose it is shows one instant at a time
+                names = " ".join(changes.members)[:200]
+                typer.echo(f"tpf-load: not published: {names}: {error}", err=True)
+                taken(refused=True)
+            else:
+                taken()
+                done += len(changes.members)
+        else:
+            break
+    return done
 
 
 def _failed(reason: str) -> None:

@@ -340,7 +340,7 @@ def _quads(text: str) -> tuple[Quad, ...]:
 OPEN: Final = datetime(9999, 12, 31, tzinfo=UTC)
 """The end of what holds until something newer comes."""
 _MOST_NODES: Final = 1_000_000
-_AT_ONCE: Final = 500
+AT_ONCE: Final = 500
 _DELETED: Final = Term(f"<{ACTIVITY}Delete>")
 
 
@@ -444,13 +444,13 @@ class LdesFollower:
         root = url if url in node.views or not node.views else node.views[0]
         self._state.setting("root", root)
 
-    def changes(self) -> Iterator[tuple[MemberChanges, Callable[[], None]]]:
+    def changes(self, most: int = AT_ONCE) -> Iterator[tuple[MemberChanges, Callable[..., None]]]:
         """Yield waiting changes, in order, each with its acknowledgement.
 
         Instants are merged while about different objects; members with impossible labels are left
         out.
         """
-        while entries := self._state.waiting(_AT_ONCE):
+        while entries := self._state.waiting(most):
             portion = _Portion()
             for at, members in groupby(entries, key=lambda each: each.at):
                 following = _Portion(list(members))
@@ -467,11 +467,12 @@ class LdesFollower:
                     portion = following
             yield portion.changes, partial(self._take, portion)
 
-    def _take(self, portion: "_Portion") -> None:
+    def _take(self, portion: "_Portion", *, refused: bool = False) -> None:
         with self._state.step():
             self._state.mark_given(portion.entries)
-            for entity, version in portion.versions.items():
-                self._state.set_version(entity, *version)
+            if not refused:
+                for entity, version in portion.versions.items():
+                    self._state.set_version(entity, *version)
 
     def _tell(
         self, waiting: Waiting, at: datetime, before: Mapping[Term, _Version], portion: "_Portion"

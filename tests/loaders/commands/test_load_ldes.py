@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -262,6 +262,25 @@ def test_a_member_that_cannot_be_told_is_left_out_once(
     nodes.nodes["/"] += member("a2", "a", 9, ":p 2")
     found = push(target, f"{at}/", *options)
     assert (found.status, found.text.splitlines()[:-1]) == (0, [])
+
+
+def test_a_member_that_the_server_refuses_is_left_out_alone(tmp_path: Path, site: Site) -> None:
+    target, nodes, at = site
+    one = Term('"1"^^<http://www.w3.org/2001/XMLSchema#integer>')
+    later = Interval(*(datetime(year, 1, 1, tzinfo=UTC) for year in (8000, 8001)))
+    row = Quad(Term("<http://x/a>"), Term("<http://x/p>"), one)
+    target.live.publish([Fact(row, later)], SystemClock().now())
+    nodes.nodes["/"] = STREAM.format(root=f"{at}/") + member("b1", "b", 1, ":p 1")
+    nodes.nodes["/"] += member("a1", "a", 2, ":p 1") + member("b2", "b", 3, ":p 2")
+    options = ("--polls", "1", "--state", str(tmp_path / "state"))
+    found = push(target, f"{at}/", *options)
+    told, summary = found.text.splitlines()
+    assert told.startswith("tpf-load: not published: <http://x/a1>: "), told
+    assert (found.status, summary[:19]) == (0, "2 members published")
+    # What it would have said is none of what its next version ends or keeps.
+    nodes.nodes["/"] += member("a2", "a", 4, ":p 1, 2")
+    told, _ = push(target, f"{at}/", *options).text.splitlines()
+    assert told.startswith("tpf-load: not published: <http://x/a2>: "), told
 
 
 def test_a_fact_that_went_may_come_again(tmp_path: Path, site: Site) -> None:
