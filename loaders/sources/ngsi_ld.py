@@ -148,7 +148,8 @@ class NgsiLd:
                 continue
             if "@context" in entity:
                 own = _not_remote(entity["@context"], self._context is None, source)
-                having.append({"@context": own, **_node(entity, source)})
+                node = _node(entity, source)
+                having.append({**node, "@context": [*own, node.get("@context", {})]})
             else:
                 without.append(_node(entity, source))
         contexts = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
@@ -238,7 +239,13 @@ def _node(entity: Mapping[str, Any], source: str) -> dict[str, Any]:
         values: list[Any] = []
         for each in instances:
             point = _point(each) if name == "location" else None
-            if point is None:
+            if isinstance(each, dict) and "vocab" in each and _content(each) is each["vocab"]:
+                # Terms of the @context: another name of the property has JSON-LD read them so.
+                terms = node.setdefault("@context", {})
+                alias = f" {len(terms)}"
+                terms[alias] = {"@id": name, "@type": "@vocab"}
+                node[alias] = _vocabulary_terms(each, source)
+            elif point is None:
                 values.extend(_values(each, source))
             else:
                 for axis, number in zip(("long", "lat"), point, strict=True):
@@ -310,6 +317,14 @@ def _values(attribute: Any, source: str) -> Iterator[dict[str, Any]]:
                 yield _json(each, RDF + "JSON")
             case _:
                 yield {"@value": each}
+
+
+def _vocabulary_terms(attribute: Mapping[str, Any], source: str) -> list[str]:
+    value = attribute["vocab"]
+    terms = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in terms):
+        raise InputError(f"a VocabProperty without terms: {attribute!r:.60}", source)
+    return [each for each in terms if each != _NOTHING]
 
 
 def _json(value: Any, datatype: str) -> dict[str, Any]:

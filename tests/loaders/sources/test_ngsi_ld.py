@@ -110,6 +110,21 @@ def test_names_of_a_context(tmp_path: Path) -> None:
     assert said(own) == {"rdf:type <Vehicle>", 'w "5"^^integer'}
 
 
+def test_terms_of_a_vocabulary() -> None:
+    entity = {
+        "id": BUS, "type": "Vehicle",
+        "kind": {"type": "VocabProperty", "vocab": ["tram", "urn:ngsi-ld:null"]},
+        "ex:fuel": [{"vocab": "ex:gas"}, {"vocab": "none", "datasetId": "urn:x:y"}],
+    }  # fmt: skip
+    own = {"tram": "http://e/Tram", "kind": "http://e/#kind", "ex": "http://e/#"}
+    fuel = {"fuel <http://e/#gas>", "fuel <none>"}
+    expected = {"rdf:type <Vehicle>", "kind <http://e/Tram>", *fuel}
+    assert said({**entity, "@context": own}) == expected
+    assert said({**notification(entity), "@context": own}) == expected
+    with pytest.raises(InputError, match="without terms"):
+        said({**entity, "kind": {"vocab": 7}})
+
+
 def notification(*entities: Any, at: str = "2026-01-05T07:00:00Z") -> Any:
     return {
         "id": "urn:ngsi-ld:Notification:1", "type": "Notification", "notifiedAt": at,
