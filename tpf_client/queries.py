@@ -293,7 +293,8 @@ class Answer:
         if worked:
             return worked
         self._streams = self._streams and node.monotone
-        self._evaluation.dataflow.flush()
+        with self.driver.working():
+            self._evaluation.dataflow.flush()
         return self._evaluation.unsettled
 
     def _arrive(self, solution: Solution, count: int) -> None:
@@ -648,6 +649,7 @@ class Queries:
         source, lengths = (yield from self._source(driver, asked.at)), Lengths()
         now = self._clock.now() if asked.at is None else utc(asked.at)
         plan, budget = asked.plan, asked.budget
+        timely = None if asked.timeout is None else driver.in_time
         query = rewritten(query, live=False)
 
         def make(making: _Making) -> tuple[Evaluation, Output]:
@@ -656,7 +658,7 @@ class Queries:
                 source,
                 lengths=lengths,
                 learned=making.learned,
-                guard=None if budget is None else budget.pass_change,
+                guard=timely if budget is None else budget.pass_change,
                 on_surprise=making.on_surprise,
             )
             on_change = making.on_change if budget is None else budget.counting(making.on_change)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -215,6 +216,16 @@ def test_timeout(client: Client) -> None:
         client.query(ALL, timeout=-1)
     with pytest.raises(ValueError, match=r"timeout: 0 to .* not '5'"):
         client.query(ALL, timeout="5")  # type: ignore[arg-type]
+
+
+def test_a_timeout_ends_a_join(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = map(float, count())
+    monkeypatch.setattr("tpf_client.planner.driver.monotonic", lambda: next(seconds))
+    query = "SELECT * { ?a ?b ?c . ?d ?e ?f }"
+    assert len(client.select(query).fetchall()) == 3600
+    for form in (query, f"{query} ORDER BY ?c"):
+        with pytest.raises(LimitError, match="timeout=1000 allows"):
+            client.select(form, timeout=1000).fetchall()
 
 
 def test_explained(client: Client) -> None:

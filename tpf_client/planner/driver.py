@@ -6,14 +6,15 @@ query: they yield an `Ask` when only a response helps.
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from tpf_client.errors import ClosedError, SourceError, SourceLimitError
+from tpf_client.dataflow.changes import Solution
+from tpf_client.errors import ClosedError, LimitError, SourceError, SourceLimitError
 from tpf_client.fragments.destinations import Origin, origin
 from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request, Statistics
 from tpf_client.fragments.page import Page
@@ -117,6 +118,8 @@ class Driver:
         self._timeout = seconds
         self._wake: Waking = _nobody
         self._closed = False
+        self._began: float | None = None
+        """When it began to work; ``None``: it waits."""
         self._most = fetcher.parallelism or 1
         """How many requests to a host may be under way; where each runs where it is asked for,
         all hosts together have one."""
@@ -167,7 +170,26 @@ class Driver:
 
     def resume(self) -> None:
         """Resume the task that has paused for longest."""
-        self._paused.popleft()()
+        with self.working():
+            self._paused.popleft()()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count the time of a block; see `in_time`."""
+        began = self._began = monotonic()
+        try:
+            yield
+        finally:
+            self._seconds += monotonic() - began
+            self._began = None
+
+    def in_time(self, _solution: Solution, _count: int) -> None:
+        """Raise a `LimitError` if the timeout passes during work: a guard of a dataflow."""
+        most = self._timeout
+        if self._began is None or most is None:
+            return
+        if self._seconds + monotonic() - self._began > most:
+            raise LimitError(f"the query takes more than timeout={most} allows")
 
     def when_woken(self, action: Waking) -> None:
         """Call `action`, in any thread, at a response or the query's end."""
@@ -240,10 +262,8 @@ class Driver:
             return Ask((), 0)
         arrived = self._arrived.popleft()
         self._outstanding -= 1
-        try:
+        with self.working():
             arrived()
-        finally:
-            self._seconds += monotonic() - now
         return True
 
     def close(self) -> None:
