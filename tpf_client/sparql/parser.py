@@ -527,22 +527,26 @@ class Parser(Cursor):
             return None
         self.expect_word("BY")
         keys: list[tuple[Variable, Expression]] = []
+        values: dict[Variable, Expression] = {}
         while True:
+            position = self.token.position
+            named: Variable | None = None
             if self.token.kind == "variable":
-                name = self.variable()
-                keys.append((name, VariableRef(name)))
+                expression: Expression = VariableRef(self.variable())
             elif self.take("("):
                 expression = self.expression()
                 named = self.variable() if self.take_word("AS") else None
                 self.expect(")")
-                keys.append((named or self._key_name(expression), expression))
             elif self.at_iri() or self._at_builtin():
                 expression = self.constraint()
-                keys.append((self._key_name(expression), expression))
             elif keys:
                 return keys
             else:
                 self.expected("what to group by")
+            name = named or self._key_name(expression)
+            if values.setdefault(name, expression) != expression:
+                self.fail(f"{name} has a value already", position)
+            keys.append((name, expression))
 
     def _key_name(self, expression: Expression) -> Variable:
         return expression.variable if isinstance(expression, VariableRef) else self.fresh("k")

@@ -48,6 +48,7 @@ def where(text: str) -> algebra.Pattern:
         ("SELECT ?y { ?x ?p ?y } GROUP BY ?x", 1, 24, "?y is neither grouped by nor aggregated"),
         ("SELECT * { ?x ?p ?y } GROUP BY ?x", 1, 23, "'*' cannot be grouped"),
         ("SELECT * { FILTER(SUM(?x) > 1) }", 1, 19, "SUM cannot stand here"),
+        ("SELECT ?x { ?a ?p ?b } GROUP BY (?a AS ?x) (?b AS ?x)", 1, 44, "?x has a value already"),
         ("SELECT * { _:a ?p 1 OPTIONAL { _:a ?q 2 } }", 1, 32, "_:a occurs in two"),
         ("SELECT * { VALUES (?a ?b) { (1) } }", 1, 29, "2 value(s) wanted, not 1"),
         ("CONSTRUCT WHERE { ?s ?p ?o FILTER(?o) }", 1, 28, "expected '}', found 'FILTER'"),
