@@ -26,7 +26,7 @@ from annotations.terms import (
     is_variable,
     triple_term,
 )
-from tpf_client.errors import QueryError
+from tpf_client.errors import QueryError, UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
     EMPTY_GROUP,
@@ -118,6 +118,9 @@ AGGREGATES = frozenset(
     ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT", "MEDIAN")
 )  # MEDIAN is ours; no keyword of SPARQL has this name.
 
+MAX_TRIPLE_PATTERNS = 10_000
+"""Triple patterns of a query, each step of a path included."""
+
 _UNARY = {"!": "!", "+": "pos", "-": "neg"}
 _COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")
 Emit = Callable[[TermOrVariable, PathExpression | TermOrVariable, TermOrVariable], None]
@@ -208,6 +211,7 @@ class Parser(Cursor):
         self.dataset_at = (0, 0)
         self.graph: TermOrVariable = DEFAULT_GRAPH
         self.repeated_paths: list[tuple[PathExpression, int]] = []
+        self._triple_patterns = 0
         self._aggregates_allowed = False
         self._in_template = False
         # Blank node labels are scoped to one basic graph pattern (section 4.1.4).
@@ -803,6 +807,12 @@ class Parser(Cursor):
                 each = BGP((QuadPattern(subject, verb, object_, self.graph),))
             else:
                 each = path_pattern(subject, verb, object_, self.graph, self.fresh)
+            steps = (isinstance(part, (Link, NegatedSet)) for part in everything(verb))
+            self._triple_patterns += 1 if isinstance(verb, str) else sum(steps)
+            if self._triple_patterns > MAX_TRIPLE_PATTERNS:
+                raise UnsupportedQueryError(
+                    f"this query has more than {MAX_TRIPLE_PATTERNS:,} triple patterns"
+                )
             parts.append(self._taken_apart(each, subject, object_))
 
         self.triples(emit)

@@ -5,17 +5,19 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
-from annotations.terms import Quad, iri, literal
+from annotations.terms import Quad, Variable, iri, literal
 from tests.support.evaluation import evaluate
 from tests.support.live_server import LiveServer
 from tpf_client import Solutions
+from tpf_client.dataflow.operators.layout import layout
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.depth import MAX_DEPTH, MAX_LEVELS
-from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.parser import MAX_TRIPLE_PATTERNS, parse_query
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 
@@ -187,6 +189,34 @@ def test_what_is_too_long_is_said(name: str) -> None:
         query = f"SELECT ({_each('1', f' {name} ', n=MAX_DEPTH + 2)} AS ?x) {{}}"
     with pytest.raises(UnsupportedQueryError, match=str(MAX_DEPTH)):
         parse_query(P + query)
+
+
+_MANY: dict[str, Callable[[int], str]] = {
+    "objects": lambda n: f"?s :p {_each('1', ', ', n)}",
+    "union": lambda n: f"{{ ?s :p {_each('1', ', ', n - 1)} }} UNION {{ ?s :p 2 }}",
+    "sequence": lambda n: f"?s {_each(':p', '/', n)} ?o",
+    "repetition": lambda n: f"?s ({_each(':p', '/', n)})* ?o",
+}
+
+
+@pytest.mark.parametrize("name", _MANY)
+def test_too_many_triple_patterns(name: str) -> None:
+    parse_query(f"{P} SELECT * {{ {_MANY[name](MAX_TRIPLE_PATTERNS)} }}")
+    with pytest.raises(UnsupportedQueryError, match="more than 10,000 triple patterns"):
+        parse_query(f"{P} SELECT * {{ {_MANY[name](MAX_TRIPLE_PATTERNS + 1)} }}")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_schemas_join_in_time_with_their_width(shared: bool) -> None:
+    width = 50_000
+    left, right = ([Variable(f"?{n}") for n in range(first, first + width)] for first in (0, width))
+    both = left[::-1] if shared else right
+    begun = process_time()
+    how = layout(tuple(left), frozenset(left), tuple(both), frozenset(both))
+    assert process_time() - begun < 5
+    assert len(how.schema) == width * (1 if shared else 2)
+    row = tuple(range(width))
+    assert how.left_key(row) == how.right_key(row[::-1]) if shared else how.rest(row) == row
 
 
 def test_continuous_queries_say_so_too() -> None:

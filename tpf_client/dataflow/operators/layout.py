@@ -18,7 +18,12 @@ def key_reader(schema: Schema, names: tuple[Variable, ...]) -> KeyOf:
     """Read a hashable key: one bare value, or a tuple."""
     if not names:
         return _no_key
-    return itemgetter(*(schema.index(name) for name in names))
+    places = _places(schema)
+    return itemgetter(*(places[name] for name in names))
+
+
+def _places(schema: Schema) -> dict[Variable, int]:
+    return {name: column for column, name in enumerate(schema)}
 
 
 def _no_key(_solution: Solution) -> Any:
@@ -50,12 +55,14 @@ def layout(
     right_certain: frozenset[Variable],
 ) -> Layout:
     """Compute how two schemas join."""
-    shared = tuple(name for name in left if name in right)
-    keys = tuple(name for name in shared if name in left_certain and name in right_certain)
-    loose = tuple(name for name in shared if name not in keys)
-    only_right = tuple(name for name in right if name not in left)
-    rest = _take([right.index(name) for name in only_right])
-    loose_places = [(left.index(name), right.index(name)) for name in loose]
+    left_places, right_places = _places(left), _places(right)
+    shared = tuple(name for name in left if name in right_places)
+    certain = left_certain & right_certain
+    keys = tuple(name for name in shared if name in certain)
+    loose = tuple(name for name in shared if name not in certain)
+    only_right = tuple(name for name in right if name not in left_places)
+    rest = _take([right_places[name] for name in only_right])
+    loose_places = [(left_places[name], right_places[name]) for name in loose]
 
     def merge_exact(one: Solution, other: Solution) -> Solution | None:
         return one + rest(other)
