@@ -53,6 +53,12 @@ Enough: TypeAlias = Callable[[], bool]
 """Whether a subscriber needs no more of a fragment that is being read for the first time."""
 
 MOMENT = timedelta(microseconds=1)
+_FLOOR = timedelta(milliseconds=100)
+"""The least time to the next reading, however short a server says (no busy loop)."""
+_POLL = timedelta(seconds=1)
+"""The least time without labels."""
+_LOOK, _LOOKS = timedelta(milliseconds=250), 5
+"""The first pause when labelled facts ended without successors; it doubles, so many times."""
 _SMALL = 300
 """Matches of a fragment that may come on one page with those of others."""
 
@@ -274,22 +280,22 @@ class LiveFragment:
                 min(ends if next_change is None else [*ends, next_change]), shifted(at, MOMENT)
             )
         if self.dynamic:
-            late = max(self.fresh_until, shifted(at, freshness.signalled or freshness.poll))
+            late = max(self.fresh_until, shifted(at, freshness.signalled or _POLL))
             if next_change is not None:
-                return max(min(next_change, late), shifted(at, freshness.floor))
+                return max(min(next_change, late), shifted(at, _FLOOR))
             # No label tells when it changes.
-            if self._of_many and 0 < self.misses <= freshness.looks:
+            if self._of_many and 0 < self.misses <= _LOOKS:
                 # Its publisher may be a little late with the next facts.
-                pause: timedelta = freshness.look * 2 ** (self.misses - 1)
-                return min(late, shifted(at, max(pause, freshness.floor)))
+                pause: timedelta = _LOOK * 2 ** (self.misses - 1)
+                return min(late, shifted(at, max(pause, _FLOOR)))
             return late
         if freshness.static_recheck is None:
             return LAST
         may_come = self.unlabelled is None and (self._may_be_labelled or not self._quads)
         if may_come and self.fresh_until > at and freshness.signalled is None:
             # What is not there yet may come labelled; the server says how soon to look again.
-            return max(self.fresh_until, shifted(at, freshness.poll))
-        return max(self.fresh_until, shifted(at, max(freshness.static_recheck, freshness.floor)))
+            return max(self.fresh_until, shifted(at, _POLL))
+        return max(self.fresh_until, shifted(at, max(freshness.static_recheck, _FLOOR)))
 
     @property
     def joinable(self) -> bool:
@@ -357,7 +363,7 @@ class Unlabelled:
         """Return when its first page should be read again."""
         if freshness.static_recheck is None or freshness.signalled is not None or freshness.replay:
             return LAST
-        return max(self._fresh_until, shifted(self._looked_at, freshness.poll))
+        return max(self._fresh_until, shifted(self._looked_at, _POLL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,20 +371,13 @@ class Freshness:
     """The freshness of fragments.
 
     Args:
-        floor: the least time, however short a server says (no busy loop).
-        poll: the least time without labels.
         static_recheck: the least time for fragments without labelled matches; ``None``: for ever.
-        look: the first pause when labelled facts ended without successors; it grows, `looks` times.
         replay: show every state of history, at the latest `every` so much.
         grace: how long an expired fact stays unless replaced.
         signalled: the period under a change signal, if there is one.
     """
 
-    floor: timedelta = timedelta(milliseconds=100)
-    poll: timedelta = timedelta(seconds=1)
     static_recheck: timedelta | None = None
-    look: timedelta = timedelta(milliseconds=250)
-    looks: int = 5
     replay: bool = False
     every: timedelta | None = None
     grace: timedelta = timedelta(0)

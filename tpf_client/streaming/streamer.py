@@ -32,6 +32,9 @@ from tpf_client.streaming.validity import Span, Validity
 # When to evaluate next.
 
 _ZERO = timedelta(0)
+_RETRY: Final = timedelta(seconds=1)
+"""The first pause after a failure, doubled up to `_MAX_RETRY`."""
+_MAX_RETRY: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,6 @@ class Schedule:
         every: a fixed period, whatever expires.
         jitter: the most random delay, so that many clients do not come at once.
         least: a lower bound whatever the settings: no busy loop.
-        retry: the first pause after a failure, doubled up to `max_retry`.
     """
 
     min_interval: timedelta = _ZERO
@@ -51,8 +53,6 @@ class Schedule:
     every: timedelta | None = None
     jitter: timedelta = _ZERO
     least: timedelta = timedelta(milliseconds=100)
-    retry: timedelta = timedelta(seconds=1)
-    max_retry: timedelta = timedelta(minutes=1)
     chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def next(self, evaluated_at: datetime, due: datetime | None) -> datetime | None:
@@ -74,7 +74,7 @@ class Schedule:
 
     def pause(self, failures: int) -> timedelta:
         """Return the pause after so many failures in a row: a half of it at random."""
-        longest: timedelta = min(self.retry * 2 ** min(failures - 1, 16), self.max_retry)
+        longest: timedelta = min(_RETRY * 2 ** min(failures - 1, 16), _MAX_RETRY)
         return longest / 2 + self._some(longest / 2)
 
     def _some(self, most: timedelta) -> timedelta:
