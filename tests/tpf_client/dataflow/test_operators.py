@@ -43,7 +43,7 @@ from tpf_client.dataflow.operators.basic import (
     Values,
 )
 from tpf_client.dataflow.operators.closure import Closure
-from tpf_client.dataflow.operators.group import Group
+from tpf_client.dataflow.operators.group import Group, PerKey
 from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJoin, removes
@@ -305,6 +305,24 @@ def test_top_k(
         # So few that they run out.
         node.reserve = max(1, offset + (limit or 0))
     check([one], node, twin, ticks)
+
+
+@few
+@given(ticks=timelines(rows(2)))
+def test_per_key(ticks: list[Tick]) -> None:
+    one = source((A, B))
+    key = lambda row: -row[1]  # noqa: E731
+
+    def twin(present: Multiset) -> Multiset:
+        best: Multiset = Multiset()
+        for first in {row[0] for row in present}:
+            own = Multiset({row: n for row, n in present.items() if row[0] == first})
+            best.update(plain_top_k(own, key, 0, 1, None))
+        return best
+
+    node = PerKey(one, (A,), lambda each: TopK(each, key, 0, 1))
+    check([one], node, twin, ticks)
+    assert not node._parts, "keys without rows are kept"
 
 
 TYPED = TypedTerms(TermDictionary())

@@ -172,7 +172,7 @@ def _modified(builder: Construction, pattern: Pattern, seed: Node | None) -> Mod
         same = projection(node.schema, variables) if distinct and hidden else None
         if by or same:
 
-            def first_ones(node: Node) -> Node:
+            def first_ones(node: Node) -> TopK:
                 return TopK(node, key, offset, limit, same)
 
             node = builder.flow.add(PerKey(node, by, first_ones) if by else first_ones(node))

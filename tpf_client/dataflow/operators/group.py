@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Input, Key, Node, Work
+from tpf_client.dataflow.operators.order import Slice, TopK
 from tpf_client.dataflow.state.groups import Grouping, Groups
 
 # An operator for each key by itself: the limit for each graph of GRAPH ?g.
@@ -14,13 +15,13 @@ class PerKey(Node):
     """Run an operator for each key, and send all outputs together."""
 
     def __init__(
-        self, upstream: Node, keys: Sequence[Variable], make: Callable[[Node], Node]
+        self, upstream: Node, keys: Sequence[Variable], make: Callable[[Node], Slice | TopK]
     ) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=False)
         self._upstream = upstream
         self._key = projection(upstream.schema, keys)
         self._make = make
-        self._parts: dict[Solution, tuple[Input, Node]] = {}
+        self._parts: dict[Solution, tuple[Input, Slice | TopK]] = {}
         upstream.connect(self._push)
 
     @property
@@ -39,8 +40,10 @@ class PerKey(Node):
         part[0].push(solution, count)
 
     def flush(self) -> None:
-        for _, node in self._parts.values():
+        for key, (_, node) in list(self._parts.items()):
             node.flush()
+            if node.empty:
+                del self._parts[key]
 
 
 class Group(Node):

@@ -60,6 +60,10 @@ class Slice(Node):
         return self.missing == 0
 
     @property
+    def empty(self) -> bool:
+        return not self._rows
+
+    @property
     def pending(self) -> bool:
         """True if the output must be computed again."""
         return self._stale
@@ -179,6 +183,10 @@ class TopK(Node):
         self._all = True
         """Whether `_sorted` has every row."""
         self._shown: Multiset = Multiset()
+
+    @property
+    def empty(self) -> bool:
+        return not any(True for _ in self._source.all_keys())
 
     @property
     def pending(self) -> bool:
