@@ -405,13 +405,13 @@ class LdesFollower:
         return new
 
     def _read(self, url: str, *, first: bool = False) -> int:
-        if origin_of(url) not in self._origins:
-            raise InputError("is at another origin; --allow-link allows it", url)
+        self._check_origin(url)
         earlier = self._state.node(url)
         headers = {"Accept": ACCEPT}
         if earlier is not None and earlier.etag:
             headers["If-None-Match"] = earlier.etag
         answer = checked_response(self._session, url, headers, accepted=(304, 410))
+        self._check_origin(answer.url)
         if answer.status == 304 and earlier is not None:
             return 0
         if answer.status == 410:
@@ -432,6 +432,10 @@ class LdesFollower:
             tag = answer.headers.get("ETag", "")
             self._state.remember(url, KnownNode(tag, node.leads_to, full and not first))
             return sum(self._state.add(each, at) for each, at in made)
+
+    def _check_origin(self, url: str) -> None:
+        if origin_of(url) not in self._origins:
+            raise InputError("is at another origin; --allow-link allows it", url)
 
     def _begin(self, node: LdesNode, url: str) -> None:
         for name in ("timestampPath", "versionOfPath", "versionDeletePath", "versionDeleteObject"):

@@ -40,7 +40,7 @@ STREAM = """:s a ldes:EventStream ; tree:view <{root}> ; ldes:timestampPath dct:
 
 
 class Nodes:
-    """A server of nodes, by path; a text is Turtle, or the path to go to."""
+    """A server of nodes, by path; a text is Turtle, or the path or URL to go to."""
 
     def __init__(self, nodes: dict[str, str]) -> None:
         self.nodes = nodes
@@ -50,7 +50,7 @@ class Nodes:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
         text = self.nodes.get(path)
-        if text is not None and text.startswith("/"):
+        if text is not None and text.startswith(("/", "http:")):
             start_response("302 Found", [("Location", text)])
             return [b""]
         status = "404 Not Found" if text is None else "410 Gone" if text == "gone" else "200 OK"
@@ -190,6 +190,16 @@ def test_links_of_a_node_are_relative_to_where_it_was_found(site: Site) -> None:
         "/a/c": member("a1", "a", 1, ":p 1"),
     }
     found = push(target, f"{at}/", "--polls", "1")
+    assert "1 member published" in found.text, found.text
+
+
+def test_a_redirect_to_another_origin_is_like_a_link(site: Site) -> None:
+    target, nodes, at = site
+    with listening(Nodes({"/": STREAM.format(root="/") + member("a1", "a", 1, ":p 1")})) as other:
+        nodes.nodes["/"] = other
+        found = push(target, f"{at}/", "--polls", "1")
+        assert (found.status, "is at another origin" in found.text) == (1, True), found.text
+        found = push(target, f"{at}/", "--polls", "1", "--allow-link", other)
     assert "1 member published" in found.text, found.text
 
 
