@@ -5,6 +5,7 @@ translate and sort rows per order, and merge ranges; finish. Every step is linea
 one chunk or range; workers share nothing.
 """
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -205,7 +206,10 @@ def staging(store: Path) -> Iterator[None]:
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # Whoever had it may have removed it since it was opened: others would lock a new one.
+            if not os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name)):
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):
             raise OutputError(f"another load into {store} is running") from None
         try:
             with written(store):

@@ -1,12 +1,14 @@
 import gzip
 import os
 import random
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from fcntl import flock
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyoxigraph
 import pytest
@@ -261,6 +263,18 @@ def test_what_a_killed_load_left_is_removed(tmp_path: Path) -> None:
             pass
         assert locked.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_its_holder_removed_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(lock: IO[str], how: int) -> None:
+        shutil.rmtree(tmp_path / ".store.loading")
+        flock(lock, how)
+
+    monkeypatch.setattr("fcntl.flock", late)
+    with pytest.raises(OutputError, match="is running"), staging(tmp_path / "store"):
+        pass
 
 
 def test_outputs_that_are_no_store(tmp_path: Path) -> None:
