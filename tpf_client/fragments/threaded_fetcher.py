@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import requests
 
 
+_MOST_POOLS = 32
+"""Origins, those asked last, that keep threads."""
+
+
 class ThreadedFetcher(Fetcher):
     """Fetch pages in threads; for other arguments see `Fetcher`.
 
@@ -90,11 +94,14 @@ class ThreadedFetcher(Fetcher):
         where = origin(entry.request.url)
         try:
             with self._lock:
-                pool = self._pools.get(where)
+                pool = self._pools.pop(where, None)
                 if pool is None:
                     pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="tpf")
-                    self._pools[where] = pool
-            future = pool.submit(self._run, entry)
+                self._pools[where] = pool
+                future = pool.submit(self._run, entry)
+                if len(self._pools) > _MOST_POOLS:
+                    # Its threads end with what they have to do.
+                    self._pools.pop(next(iter(self._pools))).shutdown(wait=False)
         except RuntimeError as error:
             # No thread can be started, or the client was closed just now.
             self._deliver(entry, ConnectionFailedError(entry.request.url, str(error)))

@@ -47,6 +47,19 @@ def test_whoever_waits_when_a_client_is_closed_is_told(
     assert isinstance(answers.get(timeout=10), ClosedError)
 
 
+def test_origins_that_are_asked_no_more_keep_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(_: ThreadedFetcher, entry: InFlight, __: object) -> FetchOutcome:
+        return HttpError(entry.request.url, 404, "Not Found")
+
+    monkeypatch.setattr(ThreadedFetcher, "_answer", answer)
+    answers = SimpleQueue[FetchOutcome]()
+    with closing(ThreadedFetcher(clock=SystemClock(), parallelism=2)) as fetcher:
+        for number in range(100):
+            fetcher.submit(Request(f"http://host{number}.test/"), answers.put)
+        assert all(isinstance(answers.get(timeout=10), HttpError) for _ in range(100))
+        assert len(fetcher._pools) < 50
+
+
 class Answering:
     """In place of a fetcher: pages of some servers, errors of the others.
 
