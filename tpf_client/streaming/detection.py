@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
-from annotations.instants import FIRST, LAST, instant_of_term
+from annotations.instants import FIRST, LAST, instant_of_term, shifted
 from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.methods import method_named
 from annotations.methods.base import Derived, LabelForm, Naming, RewriteOptions, Rewriting
@@ -534,15 +534,22 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
     if not all(part.signals for part in parts):
         signals = ()
     how = min((part.how for part in parts), key=order.index)
+    ours = parts[0].source
+
+    def earliest(instants: Sequence[datetime | None]) -> datetime | None:
+        pairs = zip(parts, instants, strict=True)
+        own = [shifted(at, ours.now() - part.source.now()) for part, at in pairs if at is not None]
+        return min(own, default=None)
+
     return Detected(
         UnionSource([part.source for part in parts]),
         how,
         parts=tuple(parts),
         warnings=tuple(each for part in parts for each in part.warnings),
         settled=all(part.settled for part in parts),
-        changes=min((part.changes for part in parts if part.changes), default=None),
+        changes=earliest([part.changes for part in parts]),
         signals=signals,
-        fresh_until=min((part.fresh_until for part in parts if part.fresh_until), default=None),
+        fresh_until=earliest([part.fresh_until for part in parts]),
     )
 
 

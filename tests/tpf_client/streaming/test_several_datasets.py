@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.support.live_server import BASE, START, LiveServer
 from tests.support.oracle import select, store_of
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client import Client
+from tpf_client.streaming.detection import Detected, _as_one
 
 EX = "http://example.org/"
 OTHER = "http://other.test/"
@@ -192,3 +193,26 @@ def test_history_beside_data_that_never_change(tmp_path: Path, static_first: boo
         assert {str(row["delay"]) for row in client.select(query, at=START + 2 * STEP)} == {"2"}
     live.close()
     static.close()
+
+
+class _Clocked:
+    """A source of which only the clock is asked."""
+
+    url = BASE
+
+    def __init__(self, ahead: timedelta) -> None:
+        self._ahead = ahead
+
+    def now(self) -> datetime:
+        return START + self._ahead
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(hours=1)])
+def test_when_to_detect_again_is_by_the_first_clock(ahead: timedelta) -> None:
+    here: Any = _Clocked(timedelta(0))
+    there: Any = _Clocked(ahead)
+    ours = Detected(here, "static", changes=START + 2 * STEP)
+    theirs = Detected(there, "static", changes=there.now() + STEP, fresh_until=there.now())
+    both = _as_one([ours, theirs])
+    assert (both.changes, both.fresh_until) == (START + STEP, START)
+    assert both.extended(both).changes == START + STEP
