@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -25,27 +26,27 @@ from loaders.outputs import written
 from loaders.places import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.dictionary import (
-    CutTerms,
     Numbering,
     RangeRanks,
     RangeSummary,
     RangeTerms,
+    cut_terms,
     merge_terms,
     term_ranges,
 )
 from loaders.rdf.entailment import Entailment, Regime
 from loaders.rdf.flow import Flow, Flows, Gathered
 from loaders.rdf.orders import (
-    MergeKeys,
     OrderRanges,
-    SendNumbers,
-    SendRows,
     SortedRange,
-    SortRows,
     columns_of,
+    merge_keys,
     order_ranges,
+    send_numbers,
+    send_rows,
+    sort_rows,
 )
-from loaders.rdf.parting import PartsPlace, PutRows, PutTerms, manifest_of_parts
+from loaders.rdf.parting import PartsPlace, manifest_of_parts, put_rows, put_terms
 from loaders.rdf.pieces import PIECE_BYTES, PieceReader, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
@@ -58,9 +59,9 @@ from loaders.rdf.scan import (
     RdfInput,
     RejectLines,
     RejectLog,
-    Scan,
     SourceInput,
     Staged,
+    scan,
     unpacked_terms,
 )
 from loaders.rdf.summary import (
@@ -226,8 +227,8 @@ class _Load:
     parts: PartsPlace | None = None
 
     def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
-        scan = Scan(given, self.job.strict, self.sizes.chunk_quads)
-        staged = flows.of(range(len(given))).map(scan).kept()
+        read = partial(scan, given, self.job.strict, self.sizes.chunk_quads)
+        staged = flows.of(range(len(given))).map(read).kept()
         summaries = staged.only(PieceSummary, ChunkSummary).collect("reading")
         pieces = [each for each in summaries if isinstance(each, PieceSummary)]
         chunks = [each for each in summaries if isinstance(each, ChunkSummary)]
@@ -278,8 +279,8 @@ class _Load:
     def _in_parts(self, made: "_Made", place: PartsPlace) -> tuple[PartsManifest, int]:
         return manifest_of_parts(
             place,
-            made.merged.only(RangeTerms).map(PutTerms(place)).collect("writing terms"),
-            made.ranges.map(PutRows(place, made.orders)).collect("writing rows"),
+            made.merged.only(RangeTerms).map(partial(put_terms, place)).collect("writing terms"),
+            made.ranges.map(partial(put_rows, place, made.orders)).collect("writing rows"),
             made.orders,
             made.terms,
             replace(self.job, prefixes=made.prefixes),
@@ -291,7 +292,7 @@ class _Load:
         samples = [sample for chunk in chunks for sample in chunk.samples]
         size = sum(chunk.term_bytes for chunk in chunks)
         cuts = term_ranges(samples, self._ranges(size // 16, cores))
-        shares = staged.only(ChunkTerms).map(CutTerms(cuts))
+        shares = staged.only(ChunkTerms).map(partial(cut_terms, cuts))
         merged = shares.exchanged(len(cuts)).map(merge_terms).kept()
         summaries = merged.only(RangeSummary).collect("merging terms")
         return merged, Numbering(sorted(summaries, key=attrgetter("number")))
@@ -309,12 +310,13 @@ class _Load:
         codes, sample = _codes(names, chunks, numbering, self.sizes.key_bits)
         orders = order_ranges(codes, sample, self._ranges(total, cores))
         groups = _groups(chunks, min(self.sizes.chunk_quads, -(-total // cores)))
-        numbers = SendNumbers(groups, numbering.begins.tolist())
-        sent = staged.only(ChunkRows).map(SendRows(groups))
+        numbers = partial(send_numbers, groups, numbering.begins.tolist())
+        sent = staged.only(ChunkRows).map(partial(send_rows, groups))
         sent = sent.beside(merged.only(RangeRanks).map(numbers))
-        runs = sent.exchanged(max(groups.values(), default=0) + 1).map(SortRows(orders))
+        sort = partial(sort_rows, orders)
+        runs = sent.exchanged(max(groups.values(), default=0) + 1).map(sort)
         count = sum(len(order) for order in orders)
-        ranges = runs.exchanged(count).map(MergeKeys(orders))
+        ranges = runs.exchanged(count).map(partial(merge_keys, orders))
         return dict(zip(names, orders, strict=True)), ranges
 
     def _ranges(self, rows: int, cores: int) -> int:

@@ -71,25 +71,20 @@ def even_bounds(ordered: Sequence[Any] | np.ndarray[Any, Any], count: int) -> li
     return [None, *(cut for n, cut in enumerate(cuts) if not n or cut != cuts[n - 1]), None]
 
 
-class CutTerms:
-    """Send chunks' terms to their ranges."""
-
-    def __init__(self, ranges: Sequence[TermRange]) -> None:
-        self._ranges = list(ranges)
-
-    def __call__(self, of_chunk: ChunkTerms) -> Iterator[Message]:
-        terms = unpacked_terms(of_chunk.terms)
-        texts = _Texts(terms)
-        needed = of_chunk.needed - np.uint32(1)
-        low = 0
-        for of in self._ranges:
-            high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper, low)
-            if high > low:
-                needed_here = needed[np.searchsorted(needed, low) : np.searchsorted(needed, high)]
-                packed = packed_terms(terms.slice(low, high - low))
-                share = TermSlice(of_chunk.chunk, packed, needed_here - np.uint32(low))
-                yield Message(of.number, share)
-            low = high
+def cut_terms(ranges: Sequence[TermRange], of_chunk: ChunkTerms) -> Iterator[Message]:
+    """Send a chunk's terms to their ranges."""
+    terms = unpacked_terms(of_chunk.terms)
+    texts = _Texts(terms)
+    needed = of_chunk.needed - np.uint32(1)
+    low = 0
+    for of in ranges:
+        high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper, low)
+        if high > low:
+            needed_here = needed[np.searchsorted(needed, low) : np.searchsorted(needed, high)]
+            packed = packed_terms(terms.slice(low, high - low))
+            share = TermSlice(of_chunk.chunk, packed, needed_here - np.uint32(low))
+            yield Message(of.number, share)
+        low = high
 
 
 def merge_terms(of: Gathered) -> Iterator[RangeSummary | RangeTerms | RangeRanks]:

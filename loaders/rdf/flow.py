@@ -236,7 +236,8 @@ class _Steps:
     ) -> None:
         self._read = read
         self._functions = functions
-        names = [getattr(each, "__name__", type(each).__name__) for each in functions]
+        named = [each.func if isinstance(each, partial) else each for each in functions]
+        names = [each.__name__ for each in named]
         self.__name__ = "_then_".join(names or ["rows"])
 
     def then(self, function: Callable[[Any], Iterable[Any]]) -> "_Steps":

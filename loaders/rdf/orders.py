@@ -26,27 +26,18 @@ class ChunkNumbers(NamedTuple):
     numbers: Ids
 
 
-class SendRows:
-    """Send chunks' rows to their translating task."""
-
-    def __init__(self, groups: Mapping[int, int]) -> None:
-        self._groups = dict(groups)
-
-    def __call__(self, rows: ChunkRows) -> Iterator[Message]:
-        yield Message(self._groups[rows.chunk], rows)
+def send_rows(groups: Mapping[int, int], rows: ChunkRows) -> Iterator[Message]:
+    """Send a chunk's rows to their translating task."""
+    yield Message(groups[rows.chunk], rows)
 
 
-class SendNumbers:
+def send_numbers(
+    groups: Mapping[int, int], begins: Sequence[int], of: RangeRanks
+) -> Iterator[Message]:
     """Send term numbers to translating tasks."""
-
-    def __init__(self, groups: Mapping[int, int], begins: Sequence[int]) -> None:
-        self._groups = dict(groups)
-        self._begins = list(begins)
-
-    def __call__(self, of: RangeRanks) -> Iterator[Message]:
-        begin = np.uint32(self._begins[of.number])
-        for key, ranks in of.ranks.items():
-            yield Message(self._groups[key], ChunkNumbers(key, of.number, ranks + begin))
+    begin = np.uint32(begins[of.number])
+    for key, ranks in of.ranks.items():
+        yield Message(groups[key], ChunkNumbers(key, of.number, ranks + begin))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +71,16 @@ def columns_of(rows: ChunkArray) -> dict[str, Ids]:
     return columns
 
 
-class SortRows:
+def sort_rows(orders: Sequence[OrderRanges], of: Gathered) -> Iterator[Message]:
     """Translate, sort and cut chunks' rows."""
-
-    def __init__(self, orders: Sequence[OrderRanges]) -> None:
-        self._orders = list(orders)
-
-    def __call__(self, of: Gathered) -> Iterator[Message]:
-        columns = _translated(of.values)
-        for order in self._orders:
-            keys = distinct_rows(np.sort(order.code.encode(columns)))
-            ends = [0, *np.searchsorted(keys, order.cuts).tolist(), len(keys)]
-            for number in range(len(order)):
-                part = keys[ends[number] : ends[number + 1]]
-                if len(part):
-                    yield Message(order.first + number, part)
+    columns = _translated(of.values)
+    for order in orders:
+        keys = distinct_rows(np.sort(order.code.encode(columns)))
+        ends = [0, *np.searchsorted(keys, order.cuts).tolist(), len(keys)]
+        for number in range(len(order)):
+            part = keys[ends[number] : ends[number + 1]]
+            if len(part):
+                yield Message(order.first + number, part)
 
 
 def _translated(values: Sequence[ChunkRows | ChunkNumbers]) -> dict[str, Ids]:
@@ -124,15 +110,10 @@ class SortedRange(NamedTuple):
     keys: Keys
 
 
-class MergeKeys:
+def merge_keys(orders: Sequence[OrderRanges], of: Gathered) -> Iterator[SortedRange]:
     """Merge one range of an order."""
-
-    def __init__(self, orders: Sequence[OrderRanges]) -> None:
-        self._orders = list(orders)
-
-    def __call__(self, of: Gathered) -> Iterator[SortedRange]:
-        # An empty one has keys of the right kind, too.
-        empty = next(o for o in reversed(self._orders) if o.first <= of.partition).cuts[:0]
-        keys = np.concatenate([empty, *of.values])
-        keys.sort()
-        yield SortedRange(of.partition, distinct_rows(keys))
+    # An empty one has keys of the right kind, too.
+    empty = next(o for o in reversed(orders) if o.first <= of.partition).cuts[:0]
+    keys = np.concatenate([empty, *of.values])
+    keys.sort()
+    yield SortedRange(of.partition, distinct_rows(keys))

@@ -70,45 +70,36 @@ class RowsPart(NamedTuple):
     sums: Mapping[str, int]
 
 
-class PutTerms:
-    """Writes ranges of the dictionary; runs in the workers."""
-
-    def __init__(self, place: PartsPlace) -> None:
-        self._place = place
-
-    def __call__(self, of: RangeTerms) -> Iterator[TermsPart]:
-        terms = unpacked_terms(of.terms)
-        if len(terms):
-            name = f"{TERM_PARTS}-{of.number:05}"
-            yield TermsPart(of.number, self._place.put(name, packed_columns([terms])))
+def put_terms(place: PartsPlace, of: RangeTerms) -> Iterator[TermsPart]:
+    """Write a range of the dictionary; runs in the workers."""
+    terms = unpacked_terms(of.terms)
+    if len(terms):
+        name = f"{TERM_PARTS}-{of.number:05}"
+        yield TermsPart(of.number, place.put(name, packed_columns([terms])))
 
 
-class PutRows:
-    """Writes ranges of orders; runs in the workers."""
-
-    def __init__(self, place: PartsPlace, orders: Mapping[str, OrderRanges]) -> None:
-        self._place = place
-        self._orders = list(orders.items())
-
-    def __call__(self, sorted_range: SortedRange) -> Iterator[RowsPart]:
-        if not len(sorted_range.keys):
-            return
-        number = sorted_range.number
-        name, order = next(each for each in reversed(self._orders) if each[1].first <= number)
-        rows = order.code.decode(sorted_range.keys)
-        part = self._place.put(f"{name}-{number - order.first:05}", packed_columns(rows))
-        yield RowsPart(
-            number,
-            part,
-            len(rows[0]),
-            1 + int(np.count_nonzero(rows[0][1:] != rows[0][:-1])),
-            tuple(int(column[0]) for column in rows),
-            tuple(int(column[-1]) for column in rows),
-            {
-                letter: int(column.sum(dtype=np.uint64))
-                for letter, column in zip(name, rows, strict=True)
-            },
-        )
+def put_rows(
+    place: PartsPlace, orders: Mapping[str, OrderRanges], sorted_range: SortedRange
+) -> Iterator[RowsPart]:
+    """Write a range of an order; runs in the workers."""
+    if not len(sorted_range.keys):
+        return
+    number = sorted_range.number
+    name, order = next(each for each in reversed(list(orders.items())) if each[1].first <= number)
+    rows = order.code.decode(sorted_range.keys)
+    part = place.put(f"{name}-{number - order.first:05}", packed_columns(rows))
+    yield RowsPart(
+        number,
+        part,
+        len(rows[0]),
+        1 + int(np.count_nonzero(rows[0][1:] != rows[0][:-1])),
+        tuple(int(column[0]) for column in rows),
+        tuple(int(column[-1]) for column in rows),
+        {
+            letter: int(column.sum(dtype=np.uint64))
+            for letter, column in zip(name, rows, strict=True)
+        },
+    )
 
 
 class _Total(NamedTuple):

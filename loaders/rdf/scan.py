@@ -169,36 +169,27 @@ class _SourceReader:
         yield from self._source.quads(self._piece)
 
 
-class Scan:
+def scan(given: QuadInput, strict: bool, chunk_quads: int, number: int) -> Iterator[Staged]:
     """Make chunks of a piece of an input.
 
     Malformed input is a result, since repeating would not help; failing reads fail the task.
     """
-
-    def __init__(
-        self, given: QuadInput, strict: bool = False, chunk_quads: int = CHUNK_QUADS
-    ) -> None:
-        self._given = given
-        self._strict = strict
-        self._chunk_quads = chunk_quads
-
-    def __call__(self, number: int) -> Iterator[Staged]:
-        with tempfile.TemporaryFile() as aside:
-            log = RejectLog(aside, self._strict)
-            reader = self._given.reader(number, log.reject)
-            error = None
-            try:
-                rows = iter(reader.quads())
-                count = 0
-                while (quads := QuadArrays()).add(islice(rows, self._chunk_quads)):
-                    yield from _chunk(quads, number << 20 | count)
-                    count += 1
-            except InputError as found:
-                if isinstance(found.__cause__, OSError):
-                    raise
-                error = str(found)
-            yield from map(RejectLines, log.blocks())
-            yield PieceSummary(log.count, dict(reader.prefixes), error)
+    with tempfile.TemporaryFile() as aside:
+        log = RejectLog(aside, strict)
+        reader = given.reader(number, log.reject)
+        error = None
+        try:
+            rows = iter(reader.quads())
+            count = 0
+            while (quads := QuadArrays()).add(islice(rows, chunk_quads)):
+                yield from _chunk(quads, number << 20 | count)
+                count += 1
+        except InputError as found:
+            if isinstance(found.__cause__, OSError):
+                raise
+            error = str(found)
+        yield from map(RejectLines, log.blocks())
+        yield PieceSummary(log.count, dict(reader.prefixes), error)
 
 
 class RejectLog:
