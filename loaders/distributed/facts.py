@@ -74,7 +74,7 @@ def write_streams_spark(
     parts = stream_parts(source, start, until, 2 * context.defaultParallelism)
     with written(directory), TemporaryDirectory(prefix=".pieces-", dir=directory) as work:
         writer = PieceWriter(context, Path(work))
-        tell = _StreamParts(shipped(context, source, Path(work)), parts, writer)
+        tell = partial(_stream_parts, shipped(context, source, Path(work)), parts, writer)
         pieces = session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(tell, writer.schema)
         with spark_tasks(context, report, f"writing streams of {source.name} with Spark"):
             rows = done_in_thread(context, partial(writer.take, pieces, Path(work)))
@@ -84,22 +84,19 @@ def write_streams_spark(
     return sum(rows.values())
 
 
-class _StreamParts:
-    def __init__(
-        self, sources: Shipped[StreamSource], parts: Sequence[FeedPart], writer: PieceWriter
-    ) -> None:
-        self._sources = sources
-        self._parts = parts
-        self._writer = writer
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for (number,) in rows_of(batches):
-            part = self._parts[number]
-            assert part.stream is not None
-            with self._sources.opened() as source:
-                stream = source.streams()[part.stream]
-                lines = stream_lines(source, stream, part.start, part.until)
-                yield from self._writer.put(f"{part.stream:06}-{number:06}", lines)
+def _stream_parts(
+    sources: Shipped[StreamSource],
+    parts: Sequence[FeedPart],
+    writer: PieceWriter,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    for (number,) in rows_of(batches):
+        part = parts[number]
+        assert part.stream is not None
+        with sources.opened() as source:
+            stream = source.streams()[part.stream]
+            lines = stream_lines(source, stream, part.start, part.until)
+            yield from writer.put(f"{part.stream:06}-{number:06}", lines)
 
 
 _INSTANTS = -1
@@ -107,6 +104,8 @@ _INSTANTS = -1
 _CHUNK = 50_000
 """Statements that a task of parsing holds."""
 _SAID = ("at", "place", "subject", "predicate", "object", "graph")
+_PARTS: Final = "part int, number int, share int, content binary"
+_RANGES: Final = "range int, content binary"
 _LABELLED = ("batch", "replaced", "since", "within", "lines")
 _NOTHING = Quad(Term(""), Term(""), Term(""), Term(""))
 _MICROSECOND = timedelta(microseconds=1)
@@ -146,10 +145,10 @@ def write_parts_spark(
     writer = PieceWriter(session.sparkContext, folder)
 
     def write(statements: "DataFrame", history: _History) -> dict[str, int]:
-        label = _Labeller(history, shares, method, naming)
-        labelled = statements.mapInArrow(label, label.schema)
+        label = partial(_labelled, history, shares, method, naming)
+        labelled = statements.mapInArrow(label, _RANGES)
         by_time = labelled.repartitionById(2 * shares, _column("range"))
-        return writer.take(by_time.mapInArrow(_Merge(writer), writer.schema), folder)
+        return writer.take(by_time.mapInArrow(partial(_merged, writer), writer.schema), folder)
 
     with spark_tasks(session.sparkContext, report, f"writing facts of {feed.name} with Spark"):
         return _by_share(session, feed, span, write, {})
@@ -170,8 +169,8 @@ def publish_history_spark(
     run = f"history-{token_hex(12)}"
 
     def publish(statements: "DataFrame", history: _History) -> int:
-        post = _Poster(history, publisher.url, publisher.token, run)
-        return sum(row.facts for row in statements.mapInArrow(post, post.schema).collect())
+        post = partial(_posted, history, publisher.url, publisher.token, run)
+        return sum(row.facts for row in statements.mapInArrow(post, "facts bigint").collect())
 
     with spark_tasks(session.sparkContext, report, f"publishing {feed.name} with Spark"):
         return _by_share(session, feed, span, publish, 0)
@@ -194,7 +193,7 @@ def _by_share(
     def done(feeds: Shipped[MeasurableFeed]) -> ResultT:
         statements = (
             session.range(0, len(parts), 1, len(parts))
-            .mapInArrow(_PartReader(feeds, parts, shares), _PartReader.schema)
+            .mapInArrow(_PartReader(feeds, parts, shares), _PARTS)
             .persist(StorageLevel.DISK_ONLY)
         )
         try:
@@ -235,8 +234,6 @@ def _instants(statements: "DataFrame", feed: MeasurableFeed) -> _Instants:
 
 
 class _PartReader:
-    schema: Final = "part int, number int, share int, content binary"
-
     def __init__(
         self, feeds: Shipped[MeasurableFeed], parts: Sequence[FeedPart], shares: int
     ) -> None:
@@ -310,52 +307,43 @@ class _History:
             yield share, placed_history(numbered(statements, instants))
 
 
-class _Poster:
-    schema: Final = "facts bigint"
-
-    def __init__(self, history: _History, url: str, token: str | None, run: str) -> None:
-        self._history = history
-        self._url = url
-        self._token = token
-        self._run = run
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with closing(Publisher(self._url, SystemClock(), self._token)) as publisher:
-            for share, placed in self._history.of(batches):
-                facts = (fact for _, fact in placed)
-                count = publish_history(facts, publisher, f"{self._run}-{share}")
-                yield pa.record_batch({"facts": [count]})
+def _posted(
+    history: _History, url: str, token: str | None, run: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with closing(Publisher(url, SystemClock(), token)) as publisher:
+        for share, placed in history.of(batches):
+            facts = (fact for _, fact in placed)
+            count = publish_history(facts, publisher, f"{run}-{share}")
+            yield pa.record_batch({"facts": [count]})
 
 
-class _Labeller:
-    schema: Final = "range int, content binary"
-
-    def __init__(self, history: _History, ranges: int, method: Method, naming: Naming) -> None:
-        self._history = history
-        self._ranges = ranges
-        self._method = method
-        self._naming = naming
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, placed in self._history.of(batches):
-            results: dict[int, list[tuple[Any, ...]]] = {}
-            held = 0
-            for position, fact in placed:
-                lines = "".join(f"{line_of(q)}\n" for q in self._method.encode(fact, self._naming))
-                number = self._range(position, self._history.batches)
-                results.setdefault(number, []).append((*position, lines))
-                held += 1
-                if held >= _CHUNK:
-                    yield _ranges(results)
-                    results, held = {}, 0
-            if results:
+def _labelled(
+    history: _History,
+    ranges: int,
+    method: Method,
+    naming: Naming,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    for _, placed in history.of(batches):
+        results: dict[int, list[tuple[Any, ...]]] = {}
+        held = 0
+        for position, fact in placed:
+            lines = "".join(f"{line_of(q)}\n" for q in method.encode(fact, naming))
+            number = _range(position, history.batches, ranges)
+            results.setdefault(number, []).append((*position, lines))
+            held += 1
+            if held >= _CHUNK:
                 yield _ranges(results)
+                results, held = {}, 0
+        if results:
+            yield _ranges(results)
 
-    def _range(self, position: FactPlace, batches: int) -> int:
-        if position.batch < batches:
-            return position.batch * self._ranges // batches
-        # What ends with the feed, which may be most of it.
-        return self._ranges + position.since * self._ranges // batches
+
+def _range(position: FactPlace, batches: int, ranges: int) -> int:
+    if position.batch < batches:
+        return position.batch * ranges // batches
+    # What ends with the feed, which may be most of it.
+    return ranges + position.since * ranges // batches
 
 
 def _ranges(ranges: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
@@ -396,14 +384,10 @@ def _quad(row: tuple[Any, ...]) -> Quad:
     return Quad(*row[2:])
 
 
-class _Merge:
-    def __init__(self, writer: PieceWriter) -> None:
-        self._writer = writer
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        ranges: dict[int, list[tuple[Any, ...]]] = {}
-        for number, content in rows_of(batches):
-            ranges.setdefault(number, []).extend(unpacked_rows(content))
-        for number, rows in ranges.items():
-            rows.sort()
-            yield from self._writer.put(f"part-{number:05}.nq", (lines for *_, lines in rows))
+def _merged(writer: PieceWriter, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    ranges: dict[int, list[tuple[Any, ...]]] = {}
+    for number, content in rows_of(batches):
+        ranges.setdefault(number, []).extend(unpacked_rows(content))
+    for number, rows in ranges.items():
+        rows.sort()
+        yield from writer.put(f"part-{number:05}.nq", (lines for *_, lines in rows))

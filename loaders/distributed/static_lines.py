@@ -67,7 +67,7 @@ def load_spark(
     report = report or Silent()
     with directory_aside(output, replace) as aside, TemporaryDirectory(prefix="tpf-load-") as work:
         pieces = source.pieces(2 * context.defaultParallelism)
-        read = _Lines(shipped(context, source, Path(work)), pieces)
+        read = partial(_lines, shipped(context, source, Path(work)), pieces)
         writer = PieceWriter(context, aside)
         lines = (
             SparkSession(context)
@@ -77,7 +77,7 @@ def load_spark(
             .dropDuplicates(["line"])
             .sortWithinPartitions("line")
         )
-        files = lines.mapInArrow(_LineFile(writer), writer.schema)
+        files = lines.mapInArrow(partial(_line_file, writer), writer.schema)
         with spark_tasks(context, report, f"reading {source.name} with Spark"):
             counts = done_in_thread(context, partial(writer.take, files, aside))
         for number, name in enumerate(counts):
@@ -85,30 +85,23 @@ def load_spark(
     return LoadSummary(sum(counts.values()), len(counts))
 
 
-class _Lines:
-    def __init__(self, sources: Shipped[StaticSource], pieces: Sequence[str]) -> None:
-        self._sources = sources
-        self._pieces = pieces
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with self._sources.opened() as source:
-            for (number,) in rows_of(batches):
-                quads = source.quads(self._pieces[number])
-                while some := list(islice(quads, _LINES)):
-                    lines, in_graph = map(line_of, some), (bool(quad.graph) for quad in some)
-                    yield pa.record_batch({"line": list(lines), "in_graph": list(in_graph)})
+def _lines(
+    sources: Shipped[StaticSource], pieces: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with sources.opened() as source:
+        for (number,) in rows_of(batches):
+            quads = source.quads(pieces[number])
+            while some := list(islice(quads, _LINES)):
+                lines, in_graph = map(line_of, some), (bool(quad.graph) for quad in some)
+                yield pa.record_batch({"line": list(lines), "in_graph": list(in_graph)})
 
 
-class _LineFile:
-    def __init__(self, writer: PieceWriter) -> None:
-        self._writer = writer
+def _line_file(writer: PieceWriter, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        task = TaskContext.get()
-        if rows := list(rows_of(batches)):
-            assert task is not None
-            suffix = "nq" if any(in_graph for _, in_graph in rows) else "nt"
-            name = f".{task.partitionId():05}.{suffix}"
-            yield from self._writer.put(name, (f"{line}\n" for line, _ in rows))
+    task = TaskContext.get()
+    if rows := list(rows_of(batches)):
+        assert task is not None
+        suffix = "nq" if any(in_graph for _, in_graph in rows) else "nt"
+        name = f".{task.partitionId():05}.{suffix}"
+        yield from writer.put(name, (f"{line}\n" for line, _ in rows))

@@ -7,6 +7,7 @@ are functions of the records alone.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from annotations.errors import AnnotationError
 from annotations.instants import format_instant, from_micros
 from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerUnreachableError
 from loaders.publisher import Publisher
-from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, RecordPoster, outcomes
+from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, outcomes, posted_records
 from loaders.stream.records import Document, RecordMapping
 from tpf_server.spark.folders import Folder, folder_of
 from tpf_server.spark.java import SparkError
@@ -135,9 +136,9 @@ def run_stream(
         batch = f"{identity}-{number}"
         result: Iterable[Outcome]
         if settings.from_executors:
-            poster = RecordPoster(publisher.url, publisher.token, batch)
+            post = partial(posted_records, publisher.url, publisher.token, batch)
             in_order = frame.repartition(1).sortWithinPartitions("at", "name")
-            rows = in_order.mapInArrow(poster, OUTCOME).collect()
+            rows = in_order.mapInArrow(post, OUTCOME).collect()
             result = [Outcome(*row) for row in rows]
         else:
             records = sorted(frame.collect(), key=lambda row: (row.at, row.name))
@@ -161,7 +162,7 @@ def run_stream(
         progress.done(number, names)
 
     writer = (
-        records.mapInArrow(_Mapper(mapping), _SCHEMA)
+        records.mapInArrow(partial(_mapped, mapping), _SCHEMA)
         .writeStream.option("checkpointLocation", checkpoint.inner("spark").url)
         .foreachBatch(publish)
     )
@@ -196,37 +197,33 @@ def _identity(checkpoint: Folder) -> str:
     return checkpoint.read(_IDENTITY)
 
 
-class _Mapper:
-    def __init__(self, mapping: RecordMapping) -> None:
-        self._mapping = mapping
+def _mapped(mapping: RecordMapping, batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
+    schema = pa.schema(
+        [
+            ("name", pa.string()), ("at", pa.int64()), ("body", pa.string()),
+            ("start", pa.string()), ("end", pa.string()), ("facts", pa.int32()),
+            ("problem", pa.string()),
+        ]
+    )  # fmt: skip
+    for batch in batches:
+        if rows := [_row(mapping, **row) for row in batch.to_pylist()]:
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
-        for batch in batches:
-            rows = [self._row(**row) for row in batch.to_pylist()]
-            if rows:
-                schema = pa.schema(
-                    [
-                        ("name", pa.string()), ("at", pa.int64()), ("body", pa.string()),
-                        ("start", pa.string()), ("end", pa.string()), ("facts", pa.int32()),
-                        ("problem", pa.string()),
-                    ]
-                )  # fmt: skip
-                yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
-    def _row(self, name: str, at: int, text: str | None) -> dict[str, object]:
-        row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
-        row |= {"name": name, "at": at, "facts": 0}
-        try:
-            # Messages of Kafka may have no value.
-            result = self._mapping.batch(Document(name, from_micros(at), text or ""))
-        except (InputError, AnnotationError, OverflowError) as error:
-            # Beyond the year 9999 there is no instant, and of the last one no label.
-            return row | {"problem": str(error)}
-        row |= {"body": result.body, "facts": result.facts}
-        if result.label is not None:
-            row["end"] = format_instant(result.label.end)
-            if result.label.start is not None:
-                row["start"] = format_instant(result.label.start)
-        return row
+def _row(mapping: RecordMapping, name: str, at: int, text: str | None) -> dict[str, object]:
+    row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
+    row |= {"name": name, "at": at, "facts": 0}
+    try:
+        # Messages of Kafka may have no value.
+        result = mapping.batch(Document(name, from_micros(at), text or ""))
+    except (InputError, AnnotationError, OverflowError) as error:
+        # Beyond the year 9999 there is no instant, and of the last one no label.
+        return row | {"problem": str(error)}
+    row |= {"body": result.body, "facts": result.facts}
+    if result.label is not None:
+        row["end"] = format_instant(result.label.end)
+        if result.label.start is not None:
+            row["start"] = format_instant(result.label.start)
+    return row

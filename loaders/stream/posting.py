@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OUTCOME = "name string, facts int, problem string, status int, failure string"
-"""The schema of `RecordPoster`: the fields of `Outcome`."""
+"""The schema of `posted_records`: the fields of `Outcome`."""
 
 _REFUSED_FOR_ITS_CONTENT = frozenset({400, 409, 413, 415, 422})
 _SECONDS = 10.0
@@ -68,25 +69,16 @@ def outcomes(
             return
 
 
-class RecordPoster:
-    """Publish sorted records in Arrow batches."""
+def posted_records(
+    url: str, token: str | None, batch: str, batches: Iterator[Any]
+) -> Iterator[Any]:
+    """Publish sorted records in Arrow batches; yield their outcomes."""
+    import pyarrow as pa
 
-    def __init__(self, url: str, token: str | None, batch: str) -> None:
-        self._url = url
-        self._token = token
-        self._batch = batch
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The outcomes of the records."""
-        import pyarrow as pa
-
-        publisher = Publisher(self._url, SystemClock(), self._token)
-        try:
-            records = (ParsedRecord(**row) for batch in batches for row in batch.to_pylist())
-            for outcome in outcomes(records, publisher, self._batch):
-                yield pa.RecordBatch.from_pylist([outcome._asdict()], _schema())
-        finally:
-            publisher.close()
+    with closing(Publisher(url, SystemClock(), token)) as publisher:
+        records = (ParsedRecord(**row) for each in batches for row in each.to_pylist())
+        for outcome in outcomes(records, publisher, batch):
+            yield pa.RecordBatch.from_pylist([outcome._asdict()], _schema())
 
 
 def unreached(session: "SparkSession", url: str) -> str | None:

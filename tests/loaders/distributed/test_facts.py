@@ -143,16 +143,17 @@ def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -
         for share, group in groupby(shared, key=operator.itemgetter(0)):
             if share != module._INSTANTS:
                 history_ = module._History(Here(instants), isinstance(feed, Sensors))
-                labeller = module._Labeller(history_, shares, METHODS[0], NAMING)
                 columns = ("part", "number", "share", "content")
                 moved = [(part, number, share, content) for _, part, number, content in group]
-                labelled += rows(labeller(iter([table(columns, moved)])))
+                batches = iter([table(columns, moved)])
+                labelled += rows(module._labelled(history_, shares, METHODS[0], NAMING, batches))
     random.Random(len(labelled)).shuffle(labelled)
     texts: dict[str, str] = {}
     for number in {number for number, _ in labelled}:
         some = [row for row in labelled if row[0] == number]
-        merge = module._Merge(PieceWriter(Cluster(), Path()))  # type: ignore[arg-type]
-        for name, _, text in rows(merge(iter([table(("range", "content"), some)]))):
+        writer = PieceWriter(Cluster(), Path())  # type: ignore[arg-type]
+        batches = iter([table(("range", "content"), some)])
+        for name, _, text in rows(module._merged(writer, batches)):
             texts[name] = texts.get(name, "") + text
     return "".join(texts[name] for name in sorted(texts)).splitlines()
 

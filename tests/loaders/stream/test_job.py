@@ -4,7 +4,7 @@ import pytest
 
 from annotations.instants import LAST, to_micros
 from annotations.labels import Labelling
-from loaders.stream.job import _Mapper
+from loaders.stream.job import _row
 from loaders.stream.records import RdfRecords
 
 TEXT = '<http://e/a> <http://e/b> "c" .\n'
@@ -23,7 +23,7 @@ TEXT = '<http://e/a> <http://e/b> "c" .\n'
 def test_a_record_that_no_label_fits_is_left_out(
     at: int, labelling: Labelling, problem: str | None
 ) -> None:
-    row = _Mapper(RdfRecords(timedelta(hours=1), labelling))._row("a.nq", at, TEXT)
+    row = _row(RdfRecords(timedelta(hours=1), labelling), "a.nq", at, TEXT)
     if problem is None:
         assert (row["problem"], row["facts"], row["body"]) == (None, 1, TEXT)
     else:
@@ -32,5 +32,5 @@ def test_a_record_that_no_label_fits_is_left_out(
 
 def test_a_message_without_a_value_says_nothing() -> None:
     """Kafka has those of what was deleted."""
-    row = _Mapper(RdfRecords(timedelta(hours=1)))._row("topic-0-7", 0, None)
+    row = _row(RdfRecords(timedelta(hours=1)), "topic-0-7", 0, None)
     assert (row["problem"], row["facts"]) == (None, 0)

@@ -8,7 +8,7 @@ import pytest
 from annotations.clock import Clock
 from loaders.publisher import Publisher
 from loaders.stream import posting
-from loaders.stream.posting import Outcome, ParsedRecord, RecordPoster
+from loaders.stream.posting import Outcome, ParsedRecord, posted_records
 from tests.loaders.facts_server import Endpoint, facts_endpoint
 
 END = "2099-01-01T00:00:00Z"
@@ -39,8 +39,8 @@ def record(number: int, problem: str | None = None) -> ParsedRecord:
 def post(endpoint: Endpoint, *records: ParsedRecord, token: str = "secret") -> list[Outcome]:
     rows = [each._asdict() for each in records]
     batches = iter([pa.RecordBatch.from_pylist(rows, SCHEMA)])
-    poster = RecordPoster(endpoint.url, token, "job-7")
-    return [Outcome(**row) for batch in poster(batches) for row in batch.to_pylist()]
+    posted = posted_records(endpoint.url, token, "job-7", batches)
+    return [Outcome(**row) for batch in posted for row in batch.to_pylist()]
 
 
 def test_records_go_in_order_under_the_same_names_again(endpoint: Endpoint) -> None:
