@@ -23,7 +23,7 @@ from annotations.terms import Quad
 from annotations.whole_files import replaced_file
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
-from loaders.places import InputPlace, input_place, names_below
+from loaders.places import InputPlace, content_of, input_place, names_below
 from loaders.progress import Report, Silent
 from loaders.publisher import Publisher
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
@@ -357,11 +357,9 @@ class LabelledFacts:
 def _facts(place: InputPlace) -> Iterator[tuple[Interval, Quad]]:
     source = str(place)
     try:
-        quads = list(read_quads(place.read_bytes(), ox.RdfFormat.N_QUADS))
+        quads = list(read_quads(content_of(place), ox.RdfFormat.N_QUADS))
         method = detect_method(quads, DEFAULT_VOCABULARY)
         facts = method.decode(quads, _NAMING, key="triple") if method else map(Fact, quads)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source) from None
     except SyntaxError as error:
         raise InputError(str(error.msg), source, error.lineno) from None
     except AnnotationError as error:

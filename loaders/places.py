@@ -4,6 +4,7 @@ Workers read exactly the version that was looked up once, or fail.
 """
 
 import io
+import json
 import mmap
 import os
 import shutil
@@ -390,6 +391,23 @@ def on_disk(place: InputPlace) -> Iterator[Path]:
             yield path
     else:
         yield place
+
+
+def content_of(place: InputPlace) -> bytes:
+    """Read a file; raise errors as `InputError`."""
+    try:
+        return place.read_bytes()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), str(place)) from error
+
+
+def json_in(place: InputPlace) -> Any:
+    """Read a file of JSON; raise errors as `InputError`."""
+    content = content_of(place)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({error})", str(place)) from None
 
 
 def size_at(place: InputPlace) -> int:

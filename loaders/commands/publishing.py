@@ -18,7 +18,7 @@ from annotations.errors import AnnotationError
 from annotations.labels import Expiration, Interval, Label, Labelling
 from loaders.commands.options import MEDIA_TYPES, grouped, is_web_url
 from loaders.errors import InputError, SettingError
-from loaders.places import input_place
+from loaders.places import content_of, input_place
 from loaders.publisher import FilePublisher, Sender, is_stream, sender_to
 
 
@@ -133,10 +133,7 @@ def publish(given: PublishOptions) -> None:
     if is_stream(dataset):
         raise SettingError("what a stream has told cannot be told otherwise: give a dataset")
     label = given.label
-    try:
-        body = file.read_bytes()
-    except OSError as error:
-        raise InputError(error.strerror or str(error), str(file)) from error
+    body = content_of(file)
     token = given_token(given.token, given.token_file)
     publisher = FilePublisher(dataset, SystemClock(), token, media_type, withdraw=given.withdraw)
     try:

@@ -1,7 +1,6 @@
 """``tpf-load stream``: arriving files and messages to a server, each exactly once."""
 
 import enum
-import json
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from loaders.commands.publishing import (
     stopped_by_signals,
 )
 from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
-from loaders.places import input_place
+from loaders.places import input_place, json_in
 from loaders.publisher import Publisher, is_stream
 from tpf_server.spark.folders import is_url
 from tpf_server.spark.session import SparkSettings, spark_session
@@ -95,16 +94,11 @@ def stream(given: Streaming) -> None:
     else:
         if span is None:
             raise SettingError("rows of CSV carry no label: give --holds")
-        try:
-            described = input_place(given.mapping)
-            metadata = json.loads(described.read_bytes())
-        except InputError:
-            raise
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(str(error), given.mapping) from None
+        described = input_place(given.mapping)
         records = CsvRecords(
-            metadata, str(described), dataset, span, given.at, given.label.labelling, given.base
-        )
+            json_in(described), str(described), dataset, span, given.at, given.label.labelling,
+            given.base,
+        )  # fmt: skip
     if given.source.startswith((_MQTT, _KAFKA)) and given.topic is None:
         raise SettingError("give the --topic")
     received = given.source.startswith((_MQTT, _EVENTS))

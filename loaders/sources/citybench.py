@@ -156,21 +156,16 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
     features: dict[str, str] = {}
     observes: list[tuple[str, str]] = []
     coordinates: dict[tuple[str, str], float] = {}
-    try:
-        for quad in _quads_in(repository):
-            subject, predicate = str(quad.subject), quad.predicate.value
-            if predicate == SSN + "observes":
-                observes.append((subject[1:-1], str(quad.object)))
-            elif predicate == SSN + "isPropertyOf":
-                features[subject] = str(quad.object)
-            elif predicate == v.A[1:-1] and str(quad.object).startswith(f"<{CITY}"):
-                types[subject] = str(quad.object)[len(CITY) + 1 : -1]
-            elif predicate.startswith(CITY + "has") and isinstance(quad.object, ox.Literal):
-                coordinates[subject, predicate[len(CITY) :]] = float(quad.object.value)
-    except SyntaxError as error:
-        raise InputError(str(error.msg), str(repository), error.lineno) from None
-    except NestingError as error:
-        raise InputError(error.reason, str(repository), error.line) from None
+    for quad in _quads_in(repository):
+        subject, predicate = str(quad.subject), quad.predicate.value
+        if predicate == SSN + "observes":
+            observes.append((subject[1:-1], str(quad.object)))
+        elif predicate == SSN + "isPropertyOf":
+            features[subject] = str(quad.object)
+        elif predicate == v.A[1:-1] and str(quad.object).startswith(f"<{CITY}"):
+            types[subject] = str(quad.object)[len(CITY) + 1 : -1]
+        elif predicate.startswith(CITY + "has") and isinstance(quad.object, ox.Literal):
+            coordinates[subject, predicate[len(CITY) :]] = float(quad.object.value)
     results: dict[str, list[Property]] = {}
     for sensor, subject in observes:
         name = types.get(subject, "")
@@ -182,9 +177,14 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
     return {sensor: sorted(properties) for sensor, properties in results.items()}
 
 
-def _quads_in(repository: InputPlace) -> Iterator[ox.Quad]:
-    with on_disk(repository) as file, parsed_file(file, ox.RdfFormat.N3) as parser:
-        yield from parser
+def _quads_in(path: InputPlace) -> Iterator[ox.Quad]:
+    try:
+        with on_disk(path) as file, parsed_file(file, ox.RdfFormat.N3) as parser:
+            yield from parser
+    except SyntaxError as error:
+        raise InputError(str(error.msg), str(path), error.lineno) from None
+    except NestingError as error:
+        raise InputError(error.reason, str(path), error.line) from None
 
 
 def _length(feature: str, coordinates: Mapping[tuple[str, str], float]) -> float:
@@ -263,18 +263,9 @@ class CityBench:
 
     def quads(self, piece: str) -> Iterator[Quad]:
         """Yield a file's facts, events in named graphs."""
-        path = self.directory / "static" / piece
-        graph = _STATIC[piece]
-        try:
-            with on_disk(path) as file, parsed_file(file, ox.RdfFormat.N3) as parser:
-                for quad in parser:
-                    terms = (_scoped(quad.subject, piece), str(quad.predicate))
-                    object_ = Term(_scoped(quad.object, piece))
-                    yield Quad(Term(terms[0]), Term(terms[1]), object_, graph)
-        except SyntaxError as error:
-            raise InputError(str(error.msg), str(path), error.lineno) from None
-        except NestingError as error:
-            raise InputError(error.reason, str(path), error.line) from None
+        for quad in _quads_in(self.directory / "static" / piece):
+            subject, object_ = (Term(_scoped(term, piece)) for term in (quad.subject, quad.object))
+            yield Quad(subject, Term(str(quad.predicate)), object_, _STATIC[piece])
 
     # The streams.
 

@@ -27,7 +27,7 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
-from loaders.places import InputPlace, beside, input_place
+from loaders.places import InputPlace, beside, input_place, json_in
 from loaders.sources.base import size_of
 
 _SHOWN = 80
@@ -416,15 +416,7 @@ class Tabular:
         base: str | None = None,
     ) -> None:
         path = input_place(metadata)
-        try:
-            described = json.loads(path.read_bytes())
-        except InputError:
-            raise
-        except OSError as error:
-            raise InputError(error.strerror or str(error), str(path)) from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"not JSON ({error})", str(path)) from None
-        self._tables = read_metadata(described, str(path), base)
+        self._tables = read_metadata(json_in(path), str(path), base)
         if files:
             if len(self._tables) != 1:
                 raise InputError("describes several tables; name no files", str(path))

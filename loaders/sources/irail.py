@@ -21,7 +21,7 @@ from annotations.nesting import most_written
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
-from loaders.places import InputPlace, input_place, names_below
+from loaders.places import InputPlace, content_of, input_place, names_below
 from loaders.sources.base import FeedBatch, size_of
 from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
@@ -137,11 +137,7 @@ class Irail(RecordedPolls[str]):
     def _read(self, members: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         if self.path.is_dir():
             for name in members:
-                try:
-                    yield name, (self.path / name).read_bytes()
-                except OSError as error:
-                    source = str(self.path / name)
-                    raise InputError(error.strerror or str(error), source) from None
+                yield name, content_of(self.path / name)
             return
         with archive(self.path) as opened:
             for name in members:

@@ -590,19 +590,14 @@ class Parser(Cursor):
                 self.expected("what to order by")
 
     def _limits(self) -> tuple[int, int | None]:
-        offset: int | None = None
-        limit: int | None = None
+        numbers: dict[str, int] = {}
         while self.at_word("LIMIT", "OFFSET"):
             word = self.token.text.upper()
-            if (limit if word == "LIMIT" else offset) is not None:
+            if word in numbers:
                 self.fail(f"a second {word}")
             self.advance()
-            number = self.whole_number()
-            if word == "LIMIT":
-                limit = number
-            else:
-                offset = number
-        return offset or 0, limit
+            numbers[word] = self.whole_number()
+        return numbers.get("OFFSET", 0), numbers.get("LIMIT")
 
     # ------------------------------------------------------------------------------- groups
 

@@ -43,7 +43,11 @@ from tests.loaders.test_cli import run
         ("load ldes http://h/ --push http://h/streams/s", 2, "a stream takes no facts that end"),
         ("load ldes http://h/ --facts f --state s", 2, "a file is written from the beginning"),
         ("load ldes http://h/ --push http://h/d --period 0", 2, "positive"),
-        ("load stream day http://h/d --checkpoint c --holds 5 --mapping deep", 1, "deep: maximum"),
+        (
+            "load stream day http://h/d --checkpoint c --holds 5 --mapping deep",
+            1,
+            "deep: not JSON (maximum",
+        ),
         ("load publish a.nq http://[x/", 2, "a dataset: 'http://[x/'"),
         ("load publish http://[x/a.nq http://h/d", 1, "a.nq: no URL that can be asked"),
         ("replay irail day http://[x/", 2, "not the URL of a dataset: 'http://[x/'"),

@@ -50,32 +50,26 @@ _DIGITS: Final = 18
 
 
 class Extreme:
-    """MIN and MAX, by the order of ORDER BY."""
+    """MIN and MAX of `DistinctArguments`, by the order of ORDER BY."""
 
     def __init__(self, typed: TypedTerms, *, largest: bool) -> None:
         self._typed = typed
         self._position = -1 if largest else 0
-        self._counts: dict[TermId, int] = {}
+        self._failed = False
         self._entries: list[_Entry] = []
-        """The values that are there, each once."""
 
     def add(self, argument: TermId, count: int) -> None:
-        before = self._counts.get(argument, 0)
-        after = before + count
-        if after:
-            self._counts[argument] = after
-        else:
-            self._counts.pop(argument, None)
-        if not argument or (before > 0) == (after > 0):
+        if not argument:
+            self._failed = count > 0
             return
         entry = (value_key(self._typed[argument]), argument)
-        if after > 0:
+        if count > 0:
             insort(self._entries, entry)
         else:
             del self._entries[bisect_left(self._entries, entry)]
 
     def result(self) -> TermId:
-        if not self._entries or UNBOUND in self._counts:
+        if self._failed or not self._entries:
             return UNBOUND
         return self._entries[self._position][1]
 
@@ -391,7 +385,7 @@ def accumulator(
         case "SUM" | "AVG":
             make = partial(Sum, typed, average=aggregate.name == "AVG")
         case "MIN" | "MAX":
-            return partial(Extreme, typed, largest=aggregate.name == "MAX")
+            make = partial(Extreme, typed, largest=aggregate.name == "MAX")
         case "SAMPLE":
             return Sample
         case "MEDIAN":
@@ -400,4 +394,5 @@ def accumulator(
             make = partial(GroupConcat, typed, aggregate.separator)
         case _:
             raise ValueError(aggregate.name)
-    return (lambda: DistinctArguments(make())) if aggregate.distinct else make
+    distinct = aggregate.distinct or aggregate.name in ("MIN", "MAX")
+    return (lambda: DistinctArguments(make())) if distinct else make

@@ -385,16 +385,12 @@ def _compiled(pattern: str, flags: str) -> Regex:
             return GuardedRegex(re.escape(pattern), flags)
         if "x" in flags:
             pattern = _without_blanks(pattern)
-        if not (HAS_RE2 and HAS_REGEX):
-            end = "$" if "m" in flags else r"\Z"
-            translated = _translated(pattern, dot_all="s" in flags, end=end)
-            engine = _Backtracking if HAS_REGEX else GuardedRegex
-            return engine(_POINT.sub(_python_point, translated), flags)
-        if _BACK_REFERENCE.match(pattern):
-            end = "$" if "m" in flags else r"\Z"
-            translated = _translated(pattern, dot_all="s" in flags, end=end)
-            return _Backtracking(_POINT.sub(_python_point, translated), flags)
-        return _Linear(_translated(pattern, dot_all="s" in flags, end="$"), flags)
+        if HAS_RE2 and HAS_REGEX and not _BACK_REFERENCE.match(pattern):
+            return _Linear(_translated(pattern, dot_all="s" in flags, end="$"), flags)
+        end = "$" if "m" in flags else r"\Z"
+        translated = _translated(pattern, dot_all="s" in flags, end=end)
+        engine = _Backtracking if HAS_REGEX else GuardedRegex
+        return engine(_POINT.sub(_python_point, translated), flags)
     except (UnicodeEncodeError, OverflowError, RecursionError):
         raise EvaluationError from None
 
@@ -578,19 +574,8 @@ def _lcase(value: Value) -> Value:
     return like(value, _text_of(value).lower())
 
 
-def _contains(left: Value, right: Value) -> bool:
-    one, other = _compatible(left, right)
-    return other in one
-
-
-def _strstarts(left: Value, right: Value) -> bool:
-    one, other = _compatible(left, right)
-    return one.startswith(other)
-
-
-def _strends(left: Value, right: Value) -> bool:
-    one, other = _compatible(left, right)
-    return one.endswith(other)
+def _of_texts(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bool]:
+    return lambda left, right: test(*_compatible(left, right))
 
 
 def _strbefore(left: Value, right: Value) -> Value:
@@ -743,9 +728,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "SUBSTR": _substr,
     "UCASE": _ucase,
     "LCASE": _lcase,
-    "CONTAINS": _contains,
-    "STRSTARTS": _strstarts,
-    "STRENDS": _strends,
+    "CONTAINS": _of_texts(str.__contains__),
+    "STRSTARTS": _of_texts(str.startswith),
+    "STRENDS": _of_texts(str.endswith),
     "STRBEFORE": _strbefore,
     "STRAFTER": _strafter,
     "CONCAT": _concat,
