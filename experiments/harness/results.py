@@ -205,11 +205,8 @@ class Results:
 
     def medians(self, by: Sequence[str], columns: Sequence[str]) -> "Results":
         """Return medians for each combination of `by`: one garbage collection spoils a mean."""
-        groups: dict[_Key, list[Mapping[str, str]]] = {}
-        for row in self.rows:
-            groups.setdefault(tuple(row[column] for column in by), []).append(row)
         rows = []
-        for group in groups.values():
+        for group in self._grouped(by).values():
             row = dict(group[0])
             for column in columns:
                 numbers = [float(each[column]) for each in group if each[column]]
@@ -243,14 +240,17 @@ class Results:
 
     def table(self, title: str, by: Mapping[str, str], means: Mapping[str, str]) -> Table:
         """Return a table: a row for each combination of `by`, with means."""
+        rows = [
+            (*key, *(Results(group, {}, {}).mean(column) for column in means))
+            for key, group in self._grouped(by).items()
+        ]
+        return Table(title, (*by.values(), *means.values()), rows)
+
+    def _grouped(self, by: Iterable[str]) -> dict[_Key, list[Mapping[str, str]]]:
         groups: dict[_Key, list[Mapping[str, str]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row[column] for column in by), []).append(row)
-        rows = [
-            (*key, *(Results(group, {}, {}).mean(column) for column in means))
-            for key, group in groups.items()
-        ]
-        return Table(title, (*by.values(), *means.values()), rows)
+        return groups
 
 
 def _text(value: CellValue) -> str:

@@ -11,7 +11,6 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 _TRIPLES_EACH = 10
 _KNOWN = 3
 _PER_CITY = 200
-_PIECE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +31,7 @@ class People:
 
     def write(self, path: Path) -> None:
         with path.open("w", encoding="utf-8") as file:
-            lines: list[str] = []
-            for line in self._lines():
-                lines.append(line)
-                if len(lines) == _PIECE:
-                    file.write("".join(lines))
-                    lines.clear()
-            file.write("".join(lines))
+            file.writelines(self._lines())
 
     def _lines(self) -> Iterator[str]:
         chance = random.Random(self.seed)

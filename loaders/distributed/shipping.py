@@ -268,17 +268,10 @@ def input_places(thing: object) -> list[InputPlace]:
                 remote[id(each.tree)] = RemotePlace(each.tree)
             return NotImplemented
 
-    Finder(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(thing)
+    with Path(os.devnull).open("wb") as nowhere:
+        Finder(nowhere, pickle.HIGHEST_PROTOCOL).dump(thing)
     local = sorted(path for path in result if path.exists() and not result & set(path.parents))
     return [*local, *remote.values()]
-
-
-class _Nowhere(io.RawIOBase):
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        return len(content)
 
 
 def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:

@@ -56,12 +56,12 @@ from loaders.rdf.scan import (
     ChunkTerms,
     PieceSummary,
     QuadInput,
-    RdfInput,
     RejectLines,
     RejectLog,
-    SourceInput,
     Staged,
+    rdf_input,
     scan,
+    source_input,
     unpacked_terms,
 )
 from loaders.rdf.summary import (
@@ -127,7 +127,7 @@ def load_rdf_spark(
         OutputError: the store cannot be written, or another load is writing it.
     """
     load = _Load(store, sizes, job, parts)
-    given = RdfInput(cut(files, sizes.piece_bytes))
+    given = rdf_input(cut(files, sizes.piece_bytes))
     with staging(store), Flows(context, report or Silent()) as flows:
         return load.run(given, flows)
 
@@ -146,7 +146,7 @@ def load_source(
     job = RdfLoad(created, source=source.name, prefixes=source.prefixes)
     load = _Load(store, sizes, job, parts)
     with staging(store), Flows(context, report or Silent()) as flows:
-        return load.run(SourceInput(source, flows.cores), flows)
+        return load.run(source_input(source, flows.cores), flows)
 
 
 def load_rdf_local(

@@ -2,8 +2,9 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import IO, NamedTuple, Protocol, TypeAlias
 
@@ -122,45 +123,22 @@ class QuadReader(Protocol):
         """The quads."""
 
 
-class QuadInput(Protocol):
-    """Pieces of quads, for workers."""
-
-    def reader(self, number: int, reject: Callable[[Reject], None], /) -> QuadReader:
-        """Open a piece; malformed parts go to `reject`."""
-
-    def __len__(self) -> int:
-        """Count the pieces."""
+QuadInput: TypeAlias = Sequence[Callable[[Callable[[Reject], None]], QuadReader]]
+"""Pieces of quads, for workers: each opens a reader, whose malformed parts go to the argument."""
 
 
-class RdfInput:
-    """Pieces of RDF files."""
-
-    def __init__(self, pieces: list[Piece]) -> None:
-        self._pieces = pieces
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    def reader(self, number: int, reject: Callable[[Reject], None]) -> QuadReader:
-        return PieceReader(self._pieces[number], reject)
+def rdf_input(pieces: Iterable[Piece]) -> QuadInput:
+    """Return pieces of RDF files as an input."""
+    return [partial(PieceReader, piece) for piece in pieces]
 
 
-class SourceInput:
-    """The static facts of a source."""
-
-    def __init__(self, source: StaticSource, count: int) -> None:
-        self._source = source
-        self._pieces = list(source.pieces(count))
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    def reader(self, number: int, _: Callable[[Reject], None]) -> QuadReader:
-        return _SourceReader(self._source, self._pieces[number])
+def source_input(source: StaticSource, count: int) -> QuadInput:
+    """Return the static facts of a source as an input."""
+    return [partial(_SourceReader, source, piece) for piece in source.pieces(count)]
 
 
 class _SourceReader:
-    def __init__(self, source: StaticSource, piece: str) -> None:
+    def __init__(self, source: StaticSource, piece: str, _reject: Callable[[Reject], None]) -> None:
         self._source = source
         self._piece = piece
         self.prefixes: Mapping[str, str] = {}
@@ -176,7 +154,7 @@ def scan(given: QuadInput, strict: bool, chunk_quads: int, number: int) -> Itera
     """
     with tempfile.TemporaryFile() as aside:
         log = RejectLog(aside, strict)
-        reader = given.reader(number, log.reject)
+        reader = given[number](log.reject)
         error = None
         try:
             rows = iter(reader.quads())

@@ -69,6 +69,11 @@ class FeedBatch(NamedTuple):
         return (Fact(quad, label) for quad in self.quads)
 
 
+def last_values(quads: Iterable[Quad]) -> tuple[Quad, ...]:
+    """Keep the last statement of each subject and predicate, in the place of the first."""
+    return tuple({(quad.subject, quad.predicate): quad for quad in quads}.values())
+
+
 class StaticSource(Protocol):
     """A source whose static facts are read in pieces, by any worker."""
 

@@ -308,7 +308,7 @@ class CityBench:
                     row = {"lat": latitude, "lon": longitude}
                     yield first + (number - 1) * _LOCATION_PERIOD, row
                 return
-            kind = _kind_of(stream, path)
+            time = _time_of(stream, path)
             table = rows(text, str(path))
             _, header = next(table, (1, []))
             for line_number, values in table:
@@ -316,10 +316,10 @@ class CityBench:
                     continue
                 row = dict(zip(header, values, strict=False))
                 try:
-                    at = instant_in(row[kind.time])
+                    at = instant_in(row[time])
                 except (KeyError, ValueError):
                     raise InputError(
-                        f"no time in the column {kind.time}", str(path), line_number
+                        f"no time in the column {time}", str(path), line_number
                     ) from None
                 yield at, row
 
@@ -368,23 +368,17 @@ class CityBench:
         return latest_batches(self, start, until)
 
 
-class _Kind(NamedTuple):
-    begins: str
-    time: str
+_TIMES = {
+    "AarhusTraffic": "TIMESTAMP", "AarhusPollution": "timestamp", "AarhusParking": "updatetime",
+    "AarhusWeather": "TIMESTAMP",
+}  # fmt: skip
+"""The columns of times, by how the names of sensors begin."""
 
 
-_KINDS = (
-    _Kind("AarhusTraffic", "TIMESTAMP"),
-    _Kind("AarhusPollution", "timestamp"),
-    _Kind("AarhusParking", "updatetime"),
-    _Kind("AarhusWeather", "TIMESTAMP"),
-)
-
-
-def _kind_of(stream: str, path: InputPlace) -> _Kind:
-    for kind in _KINDS:
-        if stream.startswith(kind.begins):
-            return kind
+def _time_of(stream: str, path: InputPlace) -> str:
+    for beginning, column in _TIMES.items():
+        if stream.startswith(beginning):
+            return column
     raise InputError("no sensor of CityBench (its name tells which kind it is)", str(path))
 
 

@@ -23,6 +23,7 @@ from annotations.nesting import bounded_statements
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from loaders.sources.base import last_values
 from loaders.sources.gtfs import GEO, GTFS, Gtfs
 from loaders.sources.gtfs_schedule import StopTime, date_of, seconds
 
@@ -161,8 +162,7 @@ class Realtime:
     def quads(self, message: Any) -> tuple[Quad, ...]:
         """Return a message's statements; later ones replace earlier ones."""
         size = _GROWTH * message.ByteSize()
-        statements = bounded_statements(self._statements(message, timestamp(message)), size)
-        return tuple({(quad.subject, quad.predicate): quad for quad in statements}.values())
+        return last_values(bounded_statements(self._statements(message, timestamp(message)), size))
 
     def _statements(self, message: Any, at: datetime) -> Iterator[Quad]:
         for entity in message.entity:

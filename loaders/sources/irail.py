@@ -22,7 +22,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, content_of, input_place, names_below
-from loaders.sources.base import FeedBatch, size_of
+from loaders.sources.base import FeedBatch, last_values, size_of
 from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
 
@@ -126,11 +126,9 @@ class Irail(RecordedPolls[str]):
         polls = self.selected(start, until)
         documents = self._read([name for _, _, name in polls])
         for (at, end, _), (name, text) in zip(polls, documents, strict=True):
-            quads: dict[tuple[Term, Term], Quad] = {}
-            for each in departures(text, f"{self.path}: {name}"):
-                for quad in each.dynamic():
-                    quads[quad.subject, quad.predicate] = quad
-            yield FeedBatch(at, end, tuple(quads.values()))
+            listed = departures(text, f"{self.path}: {name}")
+            quads = last_values(quad for each in listed for quad in each.dynamic())
+            yield FeedBatch(at, end, quads)
 
     # Reading.
 
@@ -145,13 +143,10 @@ class Irail(RecordedPolls[str]):
                     yield name, document.read()
 
 
-def read_liveboard(content: bytes, source: str) -> list[Quad]:
+def read_liveboard(content: bytes, source: str) -> tuple[Quad, ...]:
     """Return all statements of a liveboard, for a `Poller`."""
-    quads: dict[tuple[Term, Term], Quad] = {}
-    for each in departures(content, source):
-        for quad in (*each.static(), *each.dynamic()):
-            quads[quad.subject, quad.predicate] = quad
-    return list(quads.values())
+    listed = departures(content, source)
+    return last_values(quad for each in listed for quad in (*each.static(), *each.dynamic()))
 
 
 def departures(content: bytes, source: str) -> Iterator[Departure]:

@@ -20,6 +20,7 @@ from annotations.nesting import bounded_statements
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from loaders.sources.base import last_values
 from loaders.sources.gtfs import GEO, GTFS
 
 # Reads XML of others: without document types, so that no entity can be declared.
@@ -86,15 +87,12 @@ class Siri:
 
     def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
         """Return a message's statements; later ones replace earlier ones."""
-        quads: dict[tuple[Term, Term], Quad] = {}
         try:
             # What is said of a journey once is said of each of its calls.
             statements = self._quads(_delivery(content, source))
-            for quad in bounded_statements(statements, len(content)):
-                quads[quad.subject, quad.predicate] = quad
+            return last_values(bounded_statements(statements, len(content)))
         except (ValueError, TermError) as error:
             raise InputError(f"a malformed SIRI message ({error})", source) from None
-        return tuple(quads.values())
 
     def instant(self, content: bytes, source: str) -> datetime:
         delivery = _delivery(content, source)

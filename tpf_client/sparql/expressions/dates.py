@@ -170,11 +170,15 @@ def zone_name(zone: int | None) -> str:
     return f"{'-' if zone < 0 else '+'}{abs(zone) // 60:02}:{abs(zone) % 60:02}"
 
 
+def digits_of(number: Decimal) -> str:
+    """Write a number without exponent and trailing zeros."""
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def seconds_text(second: Decimal) -> str:
     """Write seconds without trailing zeros, two digits before the point."""
-    text = format(second, "f")
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
+    text = digits_of(second)
     return text if len(text.partition(".")[0]) > 1 else f"0{text}"
 
 
@@ -208,8 +212,7 @@ def _duration_text(months: int, seconds: Decimal, datatype: str) -> str:
     date = "".join(f"{n}{unit}" for n, unit in ((years, "Y"), (months, "M"), (days, "D")) if n)
     clock = "".join(f"{n}{unit}" for n, unit in ((hours, "H"), (minutes, "M")) if n)
     if rest or fraction:
-        text = format(EXACT.add(rest, fraction), "f")
-        clock += (text.rstrip("0").rstrip(".") if "." in text else text) + "S"
+        clock += digits_of(EXACT.add(rest, fraction)) + "S"
     if not date and not clock:
         return "P0M" if datatype == "yearMonthDuration" else "PT0S"
     return f"{sign}P{date}{'T' if clock else ''}{clock}"

@@ -17,6 +17,7 @@ from tpf_client.sparql.expressions.dates import (
     DateTime,
     Duration,
     Time,
+    digits_of,
     write_date_value,
 )
 
@@ -202,9 +203,7 @@ def lexical_of(value: Value) -> tuple[str, str]:
 
 def decimal_text(value: Decimal) -> str:
     """The canonical lexical form of an xsd:decimal."""
-    text = format(value, "f")
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
+    text = digits_of(value)
     return "0" if text in ("-0", "") else text
 
 
@@ -221,9 +220,7 @@ def double_text(value: float) -> str:
             for text in (f"{float(value):.{n}g}" for n in range(1, 10))
             if Single(float(text)) == value
         )
-    text = format(Decimal(digits), "f")
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
+    text = digits_of(Decimal(digits))
     # No longer than what is read as a number again.
     return text if len(text) <= LONGEST else format(Decimal(digits), "E")
 
