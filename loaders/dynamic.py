@@ -24,7 +24,7 @@ from annotations.whole_files import replaced_file
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
 from loaders.places import InputPlace, content_of, input_place, names_below
-from loaders.progress import Report, Silent
+from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from tpf_server.store.static.ox_terms import read_quads
@@ -171,10 +171,9 @@ def write_facts(
     naming: Naming,
     start: datetime | None = None,
     until: datetime | None = None,
-    report: Report | None = None,
+    report: Report = SILENT,
 ) -> int:
     """Write annotated N-Quads; return the number of facts."""
-    report = report or Silent()
     report.stage(f"writing facts of {feed.name}")
     return write_labelled(history(feed.batches(start, until)), target, method, naming, report)
 
@@ -184,10 +183,9 @@ def write_labelled(
     target: Path,
     method: Method,
     naming: Naming,
-    report: Report | None = None,
+    report: Report = SILENT,
 ) -> int:
     """Write facts as annotated N-Quads; return their number."""
-    report = report or Silent()
     count = 0
     with file_aside(target) as file:
         for fact in facts:
@@ -219,13 +217,12 @@ def write_streams(
     directory: Path,
     start: datetime | None = None,
     until: datetime | None = None,
-    report: Report | None = None,
+    report: Report = SILENT,
 ) -> int:
     """Write each stream as ``NAME.tsv``; return the number of triples.
 
     A line is ``ts_ms<TAB>s<TAB>p<TAB>o``: milliseconds since 1970 and N-Triples terms.
     """
-    report = report or Silent()
     streams = source.streams()
     report.stage(f"writing streams of {source.name}", len(streams))
     make_directory(directory)

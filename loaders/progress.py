@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.progress import (
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class Report(Protocol):
-    """Receives the progress of work."""
+class Report:
+    """Receives the progress of work; this one ignores it."""
 
     def stage(self, description: str, total: int | None = None) -> None:
         """Start a stage of `total` steps, where known."""
@@ -30,17 +30,10 @@ class Report(Protocol):
         """Set the steps done, and a new `total`."""
 
 
-class Silent:
-    """Ignores progress."""
-
-    def stage(self, description: str, total: int | None = None) -> None:
-        """Nothing."""
-
-    def done(self, steps: int, total: int | None = None) -> None:
-        """Nothing."""
+SILENT: Final = Report()
 
 
-class Bars:
+class Bars(Report):
     """One bar per stage."""
 
     def __init__(self, progress: Progress) -> None:
@@ -62,9 +55,9 @@ class Bars:
 
 @contextmanager
 def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
-    """Give progress bars on a terminal, else `Silent`."""
+    """Give progress bars on a terminal."""
     if quiet or not console.is_terminal:
-        yield Silent()
+        yield SILENT
         return
     columns = (
         TextColumn("{task.description}"),
@@ -81,7 +74,7 @@ def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
 def spark_tasks(context: "SparkContext", report: Report, description: str) -> Iterator[None]:
     """Report the tasks done of running Spark stages."""
     report.stage(description)
-    if isinstance(report, Silent):
+    if report is SILENT:
         yield
         return
     tracker = context.statusTracker()

@@ -27,7 +27,7 @@ from loaders.errors import (
     SettingError,
     StateError,
 )
-from loaders.progress import Report, Silent
+from loaders.progress import SILENT, Report
 from loaders.publisher import Sender
 from loaders.sources.base import Feed, FeedBatch
 
@@ -162,7 +162,7 @@ def replay(
     clock: Clock,
     settings: ReplaySettings,
     cancelled: Event | None = None,
-    report: Report | None = None,
+    report: Report = SILENT,
     on_batch: Callable[[FeedBatch, Label], None] | None = None,
 ) -> ReplaySummary:
     """Play a feed to a server until it ends or is stopped.
@@ -174,7 +174,6 @@ def replay(
         StateError: see `read_state`.
         ReplayError: the labels end before the server can take them.
     """
-    report = report or Silent()
     state, start = _resume(feed, publisher, clock, settings)
     batches = iter(feed.batches(start, settings.until))
     done = facts = retries = 0

@@ -14,12 +14,12 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
-from werkzeug.test import run_wsgi_app
+from werkzeug.test import create_environ, run_wsgi_app
 
 from annotations.clock import ManualClock
 from annotations.labels import Labelling
@@ -51,6 +51,7 @@ from tpf_server.store.static.columnar import open_dataset
 
 _BASE = "http://server.example/"
 _DATASET = "trains"
+_ENVIRON: Final[dict[str, Any]] = create_environ(base_url=_BASE)
 
 
 @dataclass(slots=True)
@@ -103,22 +104,11 @@ class InProcess(BaseAdapter):
 
 def _environ(request: requests.PreparedRequest) -> dict[str, Any]:
     url = urlsplit(request.url or "")
-    environ: dict[str, Any] = {
+    environ = _ENVIRON | {
         "REQUEST_METHOD": request.method,
-        "SCRIPT_NAME": "",
         "PATH_INFO": unquote_to_bytes(url.path or "/").decode("latin-1"),
         "QUERY_STRING": url.query,
-        "SERVER_NAME": url.hostname,
-        "SERVER_PORT": "80",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "HTTP_HOST": url.netloc,
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(),
         "wsgi.errors": sys.stderr,
-        "wsgi.multithread": False,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
     }
     for name, value in request.headers.items():
         # Bodies are compared as they are; who compresses them pays for it elsewhere.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from loaders.distributed.shipping import PieceWriter, Shipped, shipped
 from loaders.jobs import done_in_thread, rows_of
 from loaders.outputs import directory_aside, line_of
-from loaders.progress import Report, Silent, spark_tasks
+from loaders.progress import SILENT, Report, spark_tasks
 from loaders.sources.base import StaticSource
 
 if TYPE_CHECKING:
@@ -36,10 +36,9 @@ class LoadSummary:
 
 
 def load_local(
-    source: StaticSource, output: Path, replace: bool = False, report: Report | None = None
+    source: StaticSource, output: Path, replace: bool = False, report: Report = SILENT
 ) -> LoadSummary:
     """Write the static facts in one process."""
-    report = report or Silent()
     with directory_aside(output, replace) as aside:
         pieces = source.pieces(8)
         report.stage(f"reading {source.name}", len(pieces))
@@ -59,12 +58,11 @@ def load_spark(
     output: Path,
     context: "SparkContext",
     replace: bool = False,
-    report: Report | None = None,
+    report: Report = SILENT,
 ) -> LoadSummary:
     """Write the static facts with Spark: every executor its files, where it reaches the output."""
     from pyspark.sql import SparkSession
 
-    report = report or Silent()
     with directory_aside(output, replace) as aside, TemporaryDirectory(prefix="tpf-load-") as work:
         pieces = source.pieces(2 * context.defaultParallelism)
         read = partial(_lines, shipped(context, source, Path(work)), pieces)

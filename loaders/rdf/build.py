@@ -24,7 +24,7 @@ import pyarrow as pa
 from loaders.errors import InputError, OutputError
 from loaders.outputs import written
 from loaders.places import RemoteFile
-from loaders.progress import Report, Silent
+from loaders.progress import SILENT, Report
 from loaders.rdf.dictionary import (
     Numbering,
     RangeRanks,
@@ -113,7 +113,7 @@ def load_rdf_spark(
     context: "SparkContext | None",
     job: RdfLoad,
     *,
-    report: Report | None = None,
+    report: Report = SILENT,
     sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
@@ -128,7 +128,7 @@ def load_rdf_spark(
     """
     load = _Load(store, sizes, job, parts)
     given = rdf_input(cut(files, sizes.piece_bytes))
-    with staging(store), Flows(context, report or Silent()) as flows:
+    with staging(store), Flows(context, report) as flows:
         return load.run(given, flows)
 
 
@@ -138,14 +138,14 @@ def load_source(
     context: "SparkContext | None",
     *,
     created: datetime,
-    report: Report | None = None,
+    report: Report = SILENT,
     sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load a source's static facts into a store; see `load_rdf_spark`."""
     job = RdfLoad(created, source=source.name, prefixes=source.prefixes)
     load = _Load(store, sizes, job, parts)
-    with staging(store), Flows(context, report or Silent()) as flows:
+    with staging(store), Flows(context, report) as flows:
         return load.run(source_input(source, flows.cores), flows)
 
 
@@ -154,11 +154,10 @@ def load_rdf_local(
     store: Path,
     job: RdfLoad,
     *,
-    report: Report | None = None,
+    report: Report = SILENT,
     entail: Regime | None = None,
 ) -> RdfSummary:
     """Load RDF files in one process, with the entailments of `entail`."""
-    report = report or Silent()
     entailment = entail and Entailment(entail)
     indexer = QuadIndexer()
     all_prefixes = [job.prefixes]

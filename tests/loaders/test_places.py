@@ -21,7 +21,7 @@ from loaders.dynamic import naming_of
 from loaders.errors import InputError
 from loaders.jobs import session_of
 from loaders.places import RemotePlace, input_place
-from loaders.progress import Silent
+from loaders.progress import SILENT
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail
@@ -204,7 +204,7 @@ def test_workers_fetch_static_data(
     s3_system(remote.environment).delete_file(f"{BUCKET}/in/day/data/{FIRST}.dat")
     session, naming = session_of(spark), naming_of("http://h/x")
     with pytest.raises(InputError, match=rf"^{root}/day/data/{FIRST}\.dat: does not exist$"):
-        write_facts_spark(day, tmp_path / "x", METHODS[0], naming, session, (None, None), Silent())
+        write_facts_spark(day, tmp_path / "x", METHODS[0], naming, session, (None, None), SILENT)
 
 
 def told(capsys: pytest.CaptureFixture[str], words: str, target: Path) -> str:

@@ -32,7 +32,7 @@ from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_s
 from loaders.errors import InputError, ReplayError
 from loaders.jobs import session_of
 from loaders.outputs import line_of
-from loaders.progress import Silent
+from loaders.progress import SILENT
 from loaders.publisher import Publisher
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.sources.citybench import LAST_HOLDS, CityBench, latest_batches
@@ -250,24 +250,24 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
         assert count
         # What this process has fetched is no help to others.
         remote.requests.clear()
-        found = write_facts_spark(there, other, method, NAMING, session, (None, None), Silent())
+        found = write_facts_spark(there, other, method, NAMING, session, (None, None), SILENT)
         assert found == count
         assert other.read_bytes() == one.read_bytes()
         assert any(asked == "GET" for asked, _ in remote.requests)
         folder = tmp_path / f"{feed.name}-parts"
         folder.mkdir()
-        parts = write_parts_spark(feed, folder, method, NAMING, session, (None, None), Silent())
+        parts = write_parts_spark(feed, folder, method, NAMING, session, (None, None), SILENT)
         assert sum(parts.values()) == count
         assert sorted(each.name for each in folder.iterdir()) == list(parts)
         assert b"".join((folder / name).read_bytes() for name in parts) == one.read_bytes()
         stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
         told = write_streams(stream, tmp_path / "one" / feed.name)
         by_spark = tmp_path / "spark" / feed.name
-        assert write_streams_spark(stream, by_spark, session, None, None, Silent()) == told
+        assert write_streams_spark(stream, by_spark, session, None, None, SILENT) == told
         assert texts(by_spark) == texts(tmp_path / "one" / feed.name)
     day = Irail(f"{root}/long")
     there_too = RemoteFolder(f"s3://{BUCKET}/out", remote.environment)
-    parts = write_parts_spark(day, there_too, method, NAMING, session, (None, None), Silent())
+    parts = write_parts_spark(day, there_too, method, NAMING, session, (None, None), SILENT)
     assert there_too.files() == list(parts)
     whole = (tmp_path / "irail.nq").read_bytes()
     assert b"".join(there_too.read(name) for name in parts) == whole
@@ -278,7 +278,7 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
     with pytest.raises(InputError) as local:
         list(day.batches(None, None))
     with pytest.raises(InputError) as distributed:
-        write_facts_spark(day, target, method, NAMING, session, (None, None), Silent())
+        write_facts_spark(day, target, method, NAMING, session, (None, None), SILENT)
     assert str(distributed.value) == str(local.value)
     assert target.read_bytes() == whole
 
@@ -292,10 +292,10 @@ def test_workers_publish_each_fact_once_and_its_versions_in_order(
         endpoint.facts.faults[:] = ["lost", 503]
         publisher = Publisher(endpoint.url, SystemClock(), "secret")
         span = (None, None)
-        count = publish_history_spark(feed, publisher, session_of(spark), span, Silent())
+        count = publish_history_spark(feed, publisher, session_of(spark), span, SILENT)
         endpoint.facts.faults[:] = [403] * 100
         with pytest.raises(ReplayError, match="refused a batch: 403"):
-            publish_history_spark(feed, publisher, session_of(spark), span, Silent())
+            publish_history_spark(feed, publisher, session_of(spark), span, SILENT)
         publisher.close()
     lines = [line for posted in endpoint.facts.accepted for line in posted.lines]
     position = {line: number for number, line in enumerate(lines)}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders.progress import Silent
+from loaders.progress import SILENT
 from loaders.rdf import flow
 from loaders.rdf.flow import Flows, Message
 from tests.support.examples import examples
@@ -46,7 +46,7 @@ def test_rows_for_the_driver_are_small_however_large_values_are(
             yield row
 
     monkeypatch.setattr(flow, "joined", lambda rows: joined(counting(rows)))
-    with Flows(spark, Silent()) as flows:
+    with Flows(spark, SILENT) as flows:
         sent = flows.of(range(3)).map(large).exchanged(1)
         ((_, values),) = sent.each()
     assert sorted(values) == [bytes([n]) * (5 << 20) for n in range(3)]
@@ -65,6 +65,6 @@ def test_java_holds_no_values_that_the_driver_has_had(spark: Any) -> None:
         runtime = java.Runtime.getRuntime()
         return int(runtime.totalMemory() - runtime.freeMemory())
 
-    with Flows(spark, Silent()) as flows:
+    with Flows(spark, SILENT) as flows:
         sizes = [used() for _ in flows.of(range(10)).map(large).each()]
     assert max(sizes[2:]) - sizes[1] < 10 << 20
