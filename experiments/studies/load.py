@@ -1,6 +1,5 @@
 """``load``: the cost of making a store from N-Triples, and of serving it, by its size."""
 
-import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,12 +10,7 @@ from math import log
 from signal import SIGKILL
 from typing import Any, Self
 
-from experiments.errors import (
-    MachineLimitError,
-    MeasurementError,
-    ProcessFailedError,
-    UnavailableError,
-)
+from experiments.errors import MachineLimitError, MeasurementError, ProcessFailedError
 from experiments.harness.items import (
     Figure,
     Finding,
@@ -32,6 +26,7 @@ from experiments.harness.processes import Process, started
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
 from experiments.harness.servers import OURS, command
+from experiments.studies.boards import need_java
 from experiments.studies.fragments import (
     FORMATS,
     PATTERNS,
@@ -45,7 +40,6 @@ from experiments.studies.fragments import (
     start_targets,
 )
 from experiments.workloads.people import People
-from tpf_server.spark.java import JavaNotFoundError, find_java
 from tpf_server.store.static.manifest import read_manifest
 
 ON_SPARK = "Spark"
@@ -254,10 +248,7 @@ def _served(served: Results, loads: Results) -> Iterator[Item]:
 @contextmanager
 def _open(engine: str) -> Iterator[None]:
     if engine != LOCAL:
-        try:
-            find_java(None, os.environ)
-        except JavaNotFoundError as error:
-            raise UnavailableError(str(error)) from error
+        need_java()
     yield
 
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -392,11 +392,8 @@ _FAILURES = (LoaderError, MeasurementError, OSError)
 
 def push_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, number: int) -> None:
     """Publish facts that hold until an instant."""
-    publisher = Publisher(order["url"], SystemClock(), order["token"])
-    try:
+    with closing(Publisher(order["url"], SystemClock(), order["token"])) as publisher:
         publisher.publish(tuple(quads), Expiration(end), f"renewal-{number}")
-    finally:
-        publisher.close()
 
 
 def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> None:

@@ -5,7 +5,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -50,16 +50,11 @@ def given_token(token: str | None, file: Path | None) -> str | None:
         raise typer.BadParameter(f"{file}: {reason}", param_hint="--token-file") from error
 
 
-@contextmanager
 def publishing(
     url: str, clock: Clock, token: str | None, token_file: Path | None
-) -> Iterator[Sender]:
+) -> closing[Sender]:
     """Open a sender to a dataset or a stream."""
-    publisher = sender_to(dataset_url(url), clock, given_token(token, token_file))
-    try:
-        yield publisher
-    finally:
-        publisher.close()
+    return closing(sender_to(dataset_url(url), clock, given_token(token, token_file)))
 
 
 def dataset_url(url: str) -> str:
@@ -135,11 +130,10 @@ def publish(given: PublishOptions) -> None:
     label = given.label
     body = content_of(file)
     token = given_token(given.token, given.token_file)
-    publisher = FilePublisher(dataset, SystemClock(), token, media_type, withdraw=given.withdraw)
-    try:
+    with closing(
+        FilePublisher(dataset, SystemClock(), token, media_type, withdraw=given.withdraw)
+    ) as publisher:
         publisher.publish_body(body, label, given.batch or secrets.token_hex(16))
-    finally:
-        publisher.close()
     if not given.quiet:
         done = "withdrawn from" if given.withdraw else "published to"
         typer.echo(f"{given.path} was {done} {dataset}", err=True)

@@ -152,6 +152,7 @@ class Subscriber:
         if parts is None or parts.scheme != "mqtt":
             raise SettingError(f"not the URL of a broker (mqtt://HOST[:PORT]): {url!r}")
         self._host, self._port = parts.hostname or "", parts.port or 1883
+        self._shown = f"mqtt://{self._host}:{self._port}"
         self._topic = topic
         self._spool = spool
         self._troubled = troubled
@@ -185,36 +186,29 @@ class Subscriber:
         # The broker does not send again what is not acknowledged until the connection breaks; and
         # an exception would end this thread, which nobody would notice.
         try:
-            spool, again = self._spool, message.dup
-            if not spool.land_surely(
-                message.topic, message.payload, again, self._leaving, self._troubled
+            if self._spool.land_surely(
+                message.topic, message.payload, message.dup, self._leaving, self._troubled
             ):
-                return
-            client.ack(message.mid, message.qos)
+                client.ack(message.mid, message.qos)
         except Exception as error:
             self._failure = error
             raise
 
     def check(self) -> None:
         if self._failure is not None:
-            raise InputError(
-                f"messages are no longer received ({self._failure})",
-                f"mqtt://{self._host}:{self._port}",
-            )
+            raise InputError(f"messages are no longer received ({self._failure})", self._shown)
 
     def __enter__(self) -> Self:
         try:
             self._client.connect(self._host, self._port)
         except (OSError, ValueError) as error:  # that it is no name of a host is a ValueError
-            raise InputError(
-                f"no broker answers ({error})", f"mqtt://{self._host}:{self._port}"
-            ) from error
+            raise InputError(f"no broker answers ({error})", self._shown) from error
         self._client.loop_start()
         if not self._subscribed.wait(30):
             self._failure = InputError("the broker did not subscribe")
         if self._failure is not None:
             self.__exit__()
-            raise InputError(str(self._failure), f"mqtt://{self._host}:{self._port}")
+            raise InputError(str(self._failure), self._shown)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -347,11 +347,7 @@ class Query:
 
 def children(pattern: Pattern) -> tuple[Pattern, ...]:
     """Return the patterns directly inside a pattern, but not in its expressions."""
-    return tuple(
-        value
-        for value in (getattr(pattern, field.name) for field in fields(pattern))
-        if isinstance(value, Pattern)
-    )
+    return tuple(each for each in parts_of(pattern) if isinstance(each, Pattern))
 
 
 def is_ordered(pattern: Pattern) -> bool:

@@ -19,7 +19,7 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> Path:
         raise JavaNotFoundError("no Java here")
 
-    monkeypatch.setattr("experiments.studies.load.find_java", missing)
+    monkeypatch.setattr("experiments.studies.boards.find_java", missing)
     monkeypatch.setattr("experiments.studies.fragments._URLS", 50)
     sizes = {**SMALL, "triples": [2000, 4000], "one_core": [2000]}
     results = run(tmp_path, Load(), tables={"load": sizes})

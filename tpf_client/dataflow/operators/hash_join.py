@@ -10,6 +10,7 @@ from tpf_client.dataflow.changes import (
     Change,
     LookupSource,
     Schema,
+    Sink,
     Solution,
     column_numbers,
     projection,
@@ -155,8 +156,8 @@ class HashJoin(Node):
         self._unsplit = selection(column_numbers(split, right.schema), len(split))
         self._sides: tuple[_Side, _Side] | None = None
         if self._layout.loose:
-            left.connect(self._push_left_unsure)
-            right.connect(self._push_right_unsure)
+            left.connect(self._unsure(self._push_left, self._left_key, leads=True))
+            right.connect(self._unsure(self._push_right, self._right_key, leads=False))
         else:
             left.connect(self._push_left)
             right.connect(self._push_right)
@@ -189,23 +190,18 @@ class HashJoin(Node):
             for partner, times in partners.items():
                 emit(partner + rest, count * times)
 
-    def _push_left_unsure(self, solution: Solution, count: int) -> None:
-        if self._sides is None:
-            if UNBOUND not in solution or self._complete(self._left_key(solution)):
-                self._push_left(solution, count)
-                return
-            self._sides = self._loosened()
-        left, right = self._sides
-        self._push_loose(left, right, solution, count)
+    def _unsure(self, push: Sink, key_of: KeyOf, *, leads: bool) -> Sink:
+        def push_unsure(solution: Solution, count: int) -> None:
+            if self._sides is None:
+                if UNBOUND not in solution or self._complete(key_of(solution)):
+                    push(solution, count)
+                    return
+                self._sides = self._loosened()
+            left, right = self._sides
+            mine, other = (left, right) if leads else (right, left)
+            self._push_loose(mine, other, leads, solution, count)
 
-    def _push_right_unsure(self, solution: Solution, count: int) -> None:
-        if self._sides is None:
-            if UNBOUND not in solution or self._complete(self._right_key(solution)):
-                self._push_right(solution, count)
-                return
-            self._sides = self._loosened()
-        left, right = self._sides
-        self._push_loose(right, left, solution, count)
+        return push_unsure
 
     def _complete(self, key: Any) -> bool:
         return UNBOUND not in key if len(self._layout.shared) > 1 else key != UNBOUND
@@ -225,7 +221,9 @@ class HashJoin(Node):
         self._left, self._right = {}, {}
         return left, right
 
-    def _push_loose(self, mine: "_Side", other: "_Side", solution: Solution, count: int) -> None:
+    def _push_loose(
+        self, mine: "_Side", other: "_Side", leads: bool, solution: Solution, count: int
+    ) -> None:
         key = mine.certain_of(solution)
         full = mine.put(key, solution, count)
         if full is None:
@@ -236,7 +234,6 @@ class HashJoin(Node):
             pairs = sum(sum(bucket.values()) for bucket in candidates if bucket)
             self._work.spend(count * pairs)
         merge = self._layout.merge
-        leads = self._sides is not None and mine is self._sides[0]
         for bucket in candidates:
             for partner, times in (bucket or {}).items():
                 self.probes += 1
