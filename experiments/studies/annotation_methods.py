@@ -378,13 +378,9 @@ class _Playing:
         self._seen = 0
         for batch in stage.recorded.batches[:polls]:
             app.clock.schedule(batch.at, partial(self._publish, list(batch.facts(labelling))))
-        self._last = stage.recorded.batches[:polls][-1].at
+        self.last = stage.recorded.batches[:polls][-1].at
         app.clock.advance_to(stage.recorded.start)
         self._begin()
-
-    @property
-    def last(self) -> datetime:
-        return self._last
 
     def _publish(self, facts: list[Any]) -> None:
         with self._feed.measured():

@@ -30,7 +30,44 @@ def construct_lines(
     `values` names the bound variables, `names` receives the globals; `text` and `term` are
     templates.
     """
-    return _Template(template, values, names, triple, text, term).lines()
+    triples: list[tuple[str, str]] = []
+    blanks: dict[str, str] = {}
+
+    def code(node: str, at: int, checks: list[str]) -> str:
+        """Return the code of a term; ``None`` where it cannot stand."""
+        if node[0] == "?":
+            name = values.get(Variable(node), "None")
+            if name != "None":
+                checks.append(name)
+                checks += [condition.format(text.format(name)) for condition in _ALLOWED[at]]
+            return name
+        if not _stands(node, at):
+            return "None"
+        if node[0] == "_":
+            return blanks.setdefault(node, f"b{len(blanks)}")
+        name = f"t{len(names)}"
+        names[name] = Term(node)
+        return term.format(name)
+
+    for pattern in template:
+        checks: list[str] = []
+        nodes = [code(str(node), at, checks) for at, node in enumerate(pattern)]
+        if "None" not in nodes:
+            triples.append((triple.format(", ".join(nodes)), " and ".join(checks) or "True"))
+    if len(triples) == 1 and not blanks:
+        ((made, check),) = triples
+        return [f"if {check}:", *indented(repeated(made))]
+    lines = [f"if {check}: made.append({made})" for made, check in triples]
+    if not blanks:
+        return ["made = []", *lines, "result += made * count"]
+    labels = {name: term.format(f'f"_:{{label}}{name}"') for name in blanks.values()}
+    new = [f"{name} = {label}" for name, label in labels.items()]
+    return [
+        "made = result",
+        "for _ in range(count):",
+        "    label = fresh()",
+        *indented([*new, *lines]),
+    ]
 
 
 def construct(
@@ -58,64 +95,6 @@ def constructor(
     lines += indented(construct_lines(template, values, names, "Triple({})"))
     lines.append("    return result")
     return compiled("\n".join(lines), "triples", names)
-
-
-class _Template:
-    def __init__(
-        self,
-        template: Sequence[TriplePattern],
-        values: Mapping[Variable, str],
-        names: dict[str, Any],
-        triple: str,
-        text: str,
-        term: str,
-    ) -> None:
-        self._template = template
-        self._values = values
-        self._names = names
-        self._triple = triple
-        self._text = text
-        self._term = term
-
-    def lines(self) -> list[str]:
-        triples: list[tuple[str, str]] = []
-        blanks: dict[str, str] = {}
-        for pattern in self._template:
-            checks: list[str] = []
-            nodes = [self._node(str(term), at, checks, blanks) for at, term in enumerate(pattern)]
-            if "None" not in nodes:
-                made = self._triple.format(", ".join(nodes))
-                triples.append((made, " and ".join(checks) or "True"))
-        if len(triples) == 1 and not blanks:
-            ((triple, check),) = triples
-            return [f"if {check}:", *indented(repeated(triple))]
-        lines = [f"if {check}: made.append({triple})" for triple, check in triples]
-        if not blanks:
-            return ["made = []", *lines, "result += made * count"]
-        labels = {name: self._term.format(f'f"_:{{label}}{name}"') for name in blanks.values()}
-        new = [f"{name} = {label}" for name, label in labels.items()]
-        return [
-            "made = result",
-            "for _ in range(count):",
-            "    label = fresh()",
-            *indented([*new, *lines]),
-        ]
-
-    def _node(self, term: str, at: int, checks: list[str], blanks: dict[str, str]) -> str:
-        """Return the code of a term; ``None`` where it cannot stand."""
-        if term[0] == "?":
-            name = self._values.get(Variable(term), "None")
-            if name != "None":
-                checks.append(name)
-                checks += [condition.format(self._text.format(name)) for condition in _ALLOWED[at]]
-            return name
-        if not _stands(term, at):
-            return "None"
-        if term[0] == "_":
-            return blanks.setdefault(term, f"b{len(blanks)}")
-        name = f"t{len(self._names)}"
-        self._names[name] = Term(term)
-        return self._term.format(name)
 
 
 # A literal is no subject; a triple term, which begins with two angles, is only an object.
