@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
@@ -246,7 +246,7 @@ class Results:
         ]
         return Table(title, (*by.values(), *means.values()), rows)
 
-    def _grouped(self, by: Iterable[str]) -> dict[_Key, list[Mapping[str, str]]]:
+    def _grouped(self, by: Collection[str]) -> dict[_Key, list[Mapping[str, str]]]:
         groups: dict[_Key, list[Mapping[str, str]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row[column] for column in by), []).append(row)
