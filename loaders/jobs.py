@@ -48,6 +48,17 @@ def rows_of(batches: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         yield from zip(*columns, strict=True)
 
 
+def arrow_schema(columns: str) -> Any:
+    """Return the Arrow schema of columns as Spark names them: ``name string, at bigint``."""
+    import pyarrow as pa
+
+    kinds = {
+        "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(),
+    }  # fmt: skip
+    pairs = (column.split() for column in columns.split(", "))
+    return pa.schema([(name, kinds[kind]) for name, kind in pairs])
+
+
 def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> ResultT:
     """Return a function's result; Ctrl-C interrupts no call to Java."""
     with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:

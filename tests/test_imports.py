@@ -58,7 +58,7 @@ LIBRARIES: dict[str, set[str]] = {
     "loaders": {"pyspark", "requests", "rich", "typer"},
     "loaders.places": {"pyarrow", "requests"},
     "loaders.dynamic": {"pyoxigraph"},
-    "loaders.jobs": {"py4j", "pyspark"},
+    "loaders.jobs": {"py4j", "pyarrow", "pyspark"},
     "loaders.distributed": {"pyarrow", "pyspark"},
     "loaders.rdf": {"numpy", "owlrl", "pyarrow", "pyoxigraph", "pyspark", "rdflib"},
     "loaders.stream": {"paho", "pyarrow", "pyoxigraph", "pyspark", "requests", "urllib3"},

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
-from loaders.jobs import done_in_thread, rows_of, session_of
+from loaders.jobs import arrow_schema, done_in_thread, rows_of, session_of
 from loaders.progress import Report, spark_tasks
 
 if TYPE_CHECKING:
@@ -155,13 +155,8 @@ class _LocalFlow(Flow[ValueT]):
 ROW_BYTES: Final = 1 << 20
 """The most bytes of a value in a row."""
 
-_COLUMNS: Final = "partition int, kind string, value long, pieces int, piece int, content binary"
-_SCHEMA: Final = pa.schema(
-    {
-        "partition": pa.int32(), "kind": pa.string(), "value": pa.int64(),
-        "pieces": pa.int32(), "piece": pa.int32(), "content": pa.binary(),
-    }
-)  # fmt: skip
+_COLUMNS: Final = "partition int, kind string, value bigint, pieces int, piece int, content binary"
+_SCHEMA: Final = arrow_schema(_COLUMNS)
 
 
 class _SparkFlow(Flow[ValueT]):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant, from_micros
 from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerUnreachableError
+from loaders.jobs import arrow_schema
 from loaders.publisher import Publisher
 from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, outcomes, posted_records
 from loaders.stream.records import Document, RecordMapping
@@ -200,13 +201,7 @@ def _identity(checkpoint: Folder) -> str:
 def _mapped(mapping: RecordMapping, batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
-    schema = pa.schema(
-        [
-            ("name", pa.string()), ("at", pa.int64()), ("body", pa.string()),
-            ("start", pa.string()), ("end", pa.string()), ("facts", pa.int32()),
-            ("problem", pa.string()),
-        ]
-    )  # fmt: skip
+    schema = arrow_schema(_SCHEMA)
     for batch in batches:
         if rows := [_row(mapping, **row) for row in batch.to_pylist()]:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)

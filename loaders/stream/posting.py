@@ -13,6 +13,7 @@ from annotations.instants import parse_instant
 from annotations.labels import Expiration, Interval, Label
 from loaders.errors import LoaderError, PublishRefusedError
 from loaders.fetching import host_parts
+from loaders.jobs import arrow_schema
 from loaders.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -75,10 +76,11 @@ def posted_records(
     """Publish sorted records in Arrow batches; yield their outcomes."""
     import pyarrow as pa
 
+    schema = arrow_schema(OUTCOME)
     with closing(Publisher(url, SystemClock(), token)) as publisher:
         records = (ParsedRecord(**row) for each in batches for row in each.to_pylist())
         for outcome in outcomes(records, publisher, batch):
-            yield pa.RecordBatch.from_pylist([outcome._asdict()], _schema())
+            yield pa.RecordBatch.from_pylist([outcome._asdict()], schema)
 
 
 def unreached(session: "SparkSession", url: str) -> str | None:
@@ -106,17 +108,6 @@ def _unreached(url: str) -> str | None:
         return error.strerror or str(error)
     except UnicodeError as error:  # no name of a host
         return str(error)
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("name", pa.string()), ("facts", pa.int32()), ("problem", pa.string()),
-            ("status", pa.int32()), ("failure", pa.string()),
-        ]
-    )  # fmt: skip
 
 
 def _label(start: str | None, end: str | None) -> Label | None:
