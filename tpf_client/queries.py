@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 
 from annotations.clock import ManualClock
 from annotations.instants import utc
@@ -15,7 +15,7 @@ from annotations.terms import QuadPattern, Term, Variable, iri_value, is_iri, is
 from tpf_client.dataflow.build.builder import build_query
 from tpf_client.dataflow.build.construction import ServiceAccess
 from tpf_client.dataflow.build.join_order import steps_of
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.operators import order
@@ -86,7 +86,7 @@ def plan_query(
     leaves: FragmentLeaves,
     evaluation: Evaluation,
     now: datetime,
-    on_change: Callable[[Solution, int], None] | None = None,
+    on_change: Sink | None = None,
     allowed: Collection[str] | None = None,
     *,
     strict: bool = False,
@@ -208,15 +208,8 @@ def _now(instant: datetime) -> DateTime:
 # One evaluation of a query: its solutions as they become known.
 
 
-class _Making(NamedTuple):
-    """What a plan tells an answer, and the estimates so far."""
-
-    on_change: Callable[[Solution, int], None]
-    on_surprise: Callable[[], bool]
-    learned: Learned
-
-
-_Plan: TypeAlias = Callable[[_Making], tuple[Evaluation, Output]]
+_Plan: TypeAlias = Callable[[Sink, Callable[[], bool], Learned], tuple[Evaluation, Output]]
+"""Makes a plan that tells of changes and surprises, from the estimates so far."""
 OnProgress: TypeAlias = Callable[[int, int], object]
 """Takes the number of pages that a query wanted so far, and of the solutions that it has."""
 
@@ -243,7 +236,7 @@ class Answer:
         self._given: Counter[Solution] = Counter()
 
         def make(learned: Learned) -> tuple[Evaluation, Output]:
-            return self._plan(_Making(self._arrive, self._surprised, learned))
+            return self._plan(self._arrive, self._surprised, learned)
 
         self._evaluation, self._output = yield from planned(self.driver, make)
         self._streams = not self._output.ordered
@@ -587,12 +580,9 @@ class Queries:
         labelled = detected.how in ("labels", "rewriting") and (
             not plan or any(each.dynamic != 0 or not each.count for each in estimates)
         )
-        datasets = [
-            {"url": part.source.url, "labels": part.labelling}
-            for part in detected.parts or (detected,)
-        ]
-        expected = expected_json(plan, answer.pattern, labelled=detected.how == "labels")
-        return ReadingEstimate(_read_by(plan), labelled, {"datasets": datasets} | expected)
+        shown: dict[str, Any] = {"datasets": detected.datasets_json()}
+        shown |= expected_json(plan, answer.pattern, labelled=detected.how == "labels")
+        return ReadingEstimate(_read_by(plan), labelled, shown)
 
     def streamer(
         self,
@@ -652,16 +642,19 @@ class Queries:
         timely = None if asked.timeout is None else driver.in_time
         query = rewritten(query, live=False)
 
-        def make(making: _Making) -> tuple[Evaluation, Output]:
+        def make(
+            on_change: Sink, on_surprise: Callable[[], bool], learned: Learned
+        ) -> tuple[Evaluation, Output]:
             evaluation = Evaluation(
                 driver,
                 source,
                 lengths=lengths,
-                learned=making.learned,
+                learned=learned,
                 guard=timely if budget is None else budget.pass_change,
-                on_surprise=making.on_surprise,
+                on_surprise=on_surprise,
             )
-            on_change = making.on_change if budget is None else budget.counting(making.on_change)
+            if budget is not None:
+                on_change = budget.counting(on_change)
             if plan is not None:
                 plan.clear()
             leaves = FragmentLeaves(evaluation, explain=plan is not None, plan=plan)

@@ -18,7 +18,7 @@ from tpf_client.solutions import Solution, data_frame, html_table, rdflib_graph
 from tpf_client.sparql.algebra import Pattern, QueryForm, Row
 from tpf_client.streaming.detection import Detected
 from tpf_client.streaming.scheduler import Job, Scheduler, TakeTick
-from tpf_client.streaming.streamer import Streamer, Tick
+from tpf_client.streaming.streamer import PlannedQuery, Streamer, Tick
 from tpf_client.streaming.validity import Span
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[Step]) -> str:
     """Describe each dataset's labelling, and each step's changes, after an evaluation."""
-    parts = detected.parts or (detected,)
-    lines = [f"{part.source.url}: {part.labelling}" for part in parts]
+    lines = [f"{each.source.url}: {each.labelling}" for each in detected.datasets]
     for number, step in enumerate(plan, 1):
         lines.append(f"{number}. {explain_plan([step]).removeprefix('1. ')}")
         kind, why = _change(step, evaluation)
@@ -48,14 +47,12 @@ def stream_json(
     began: datetime,
 ) -> dict[str, Any]:
     """Return the explanation and the plan as a JSON object."""
-    parts = detected.parts or (detected,)
     steps = []
     for step in plan:
         kind, why = _change(step, evaluation)
         steps.append(step_json(step, began) | {"change": kind, "why": why})
-    datasets = [{"url": part.source.url, "labels": part.labelling} for part in parts]
     tree = [] if pattern is None else plan_tree(pattern, plan)
-    return {"datasets": datasets, "steps": steps, "tree": tree}
+    return {"datasets": detected.datasets_json(), "steps": steps, "tree": tree}
 
 
 def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
@@ -243,9 +240,7 @@ class Updates:
 
     def explain(self) -> str:
         """Explain what is static and dynamic, and why, after the first update."""
-        running = self.streamer.running
-        if running is None:
-            raise RuntimeError("the stream was not started")
+        running = self._running()
         return explain_stream(running.detected, running.evaluation, running.leaves.plan)
 
     def plan(self) -> dict[str, Any]:
@@ -253,9 +248,7 @@ class Updates:
 
         Call it between two updates, in the thread that gets them.
         """
-        running = self.streamer.running
-        if running is None:
-            raise RuntimeError("the stream was not started")
+        running = self._running()
         explanation = stream_json(
             running.detected,
             running.evaluation,
@@ -264,6 +257,11 @@ class Updates:
             self.streamer.began,
         )
         return explanation | {"seconds": self.streamer.took.total_seconds()}
+
+    def _running(self) -> PlannedQuery:
+        if self.streamer.running is None:
+            raise RuntimeError("the stream was not started")
+        return self.streamer.running
 
     def close(self) -> None:
         """Stop, from whatever thread."""

@@ -188,18 +188,9 @@ def sparql_form(endpoint: str) -> SparqlForm:
     return SparqlForm(template, "s", "p", "o", values=_VALUES, max_values=_BLOCK)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A question that only an endpoint answers: its `answer` is unpredictable."""
-
-    url: str
-    answer: Quad
-
-
-def probe(form: SparqlForm) -> Probe:
-    """A question for an endpoint."""
+def probe(form: SparqlForm) -> tuple[str, Quad]:
+    """The URL of a question that only an endpoint answers, and its unpredictable answer."""
     nonce = Term(f'"{secrets.token_hex(8)}"')
     name = Term("<urn:x-probe>")
-    return Probe(
-        form.asking(f"CONSTRUCT {{ {name} {name} {nonce} }} WHERE {{}}"), Quad(name, name, nonce)
-    )
+    url = form.asking(f"CONSTRUCT {{ {name} {name} {nonce} }} WHERE {{}}")
+    return url, Quad(name, name, nonce)

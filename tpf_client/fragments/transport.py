@@ -148,13 +148,21 @@ class _TooLongError(ValueError):
 
 
 class Exchange:
-    """The limits of one request with its redirects; another thread can end it."""
+    """The limits of one request with its redirects; another thread can end or cancel it."""
 
-    def __init__(self, seconds: float, pause: float, size: float, connect: float) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        pause: float,
+        size: float,
+        connect: float,
+        cancelled: threading.Event | None = None,
+    ) -> None:
         self._deadline = monotonic() + seconds
         self._pause = pause
         self._left = size
         self._connect = connect
+        self._cancelled = cancelled
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self.ended = False
@@ -163,6 +171,10 @@ class Exchange:
     @property
     def over(self) -> bool:
         return monotonic() >= self._deadline
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled is not None and self._cancelled.is_set()
 
     @property
     def timeouts(self) -> tuple[float, float]:
@@ -508,28 +520,23 @@ class Transport:
                 response: Response = stop.value
                 return response
 
-    def once(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        exchange: Exchange,
-        cancelled: threading.Event | None = None,
-    ) -> Response:
+    def once(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
         """Return the response, whatever its status, to one request with its redirects."""
         with self._asking(url, exchange):
-            return self._follow(url, headers, exchange, cancelled)
+            return self._follow(url, headers, exchange)
 
-    def exchange(self) -> Exchange:
+    def exchange(self, cancelled: threading.Event | None = None) -> Exchange:
         limits = self._limits
         size = 2 * limits.max_page_bytes + _WIRE
-        return Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
+        seconds, pause = limits.total_timeout, limits.read_timeout
+        return Exchange(seconds, pause, size, limits.connect_timeout, cancelled)
 
     def _tried(
         self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
     ) -> Response | ConnectionFailedError:
-        exchange = self.exchange()
+        exchange = self.exchange(cancelled)
         try:
-            return self.once(url, headers, exchange, cancelled)
+            return self.once(url, headers, exchange)
         except ConnectionFailedError as error:
             if exchange.over:
                 # It came, too slowly: the next one would do so as well.
@@ -566,13 +573,7 @@ class Transport:
             exchange.finish()
             self._exchanges.discard(exchange)
 
-    def _follow(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        exchange: Exchange,
-        cancelled: threading.Event | None,
-    ) -> Response:
+    def _follow(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self._clock.now()
@@ -585,7 +586,7 @@ class Transport:
                 if raw.status in _REDIRECTS and "Location" in raw.headers:
                     target = self._destinations.led(url, raw.headers["Location"], target)
                     continue
-                body = self._read(raw, url, exchange, cancelled)
+                body = self._read(raw, url, exchange)
                 if raw.status == HTTPStatus.OK:
                     if raw.headers.get("Content-Encoding") == DELTA_CODING:
                         try:
@@ -600,13 +601,7 @@ class Transport:
                 return Response(raw.status, raw.headers, body, sent, self._clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
 
-    def _read(
-        self,
-        raw: _Reply,
-        url: str,
-        exchange: Exchange,
-        cancelled: threading.Event | None,
-    ) -> bytes:
+    def _read(self, raw: _Reply, url: str, exchange: Exchange) -> bytes:
         limit = self._limits.max_page_bytes
         chunks: list[bytes] = []
         size = 0
@@ -616,7 +611,7 @@ class Transport:
                 raise PageTooLargeError(url, f"a body of more than {limit} bytes")
             if exchange.over:
                 raise ConnectionFailedError(url, "the response takes too long")
-            if cancelled is not None and cancelled.is_set():
+            if exchange.cancelled:
                 raise ClosedError(f"{url}: the request was cancelled")
             chunks.append(chunk)
         return b"".join(chunks)

@@ -189,7 +189,7 @@ class Evaluation:
         self.freshness = freshness or Freshness()
         self._fragments: dict[_Name, LiveFragment] = {}
         self._unlabelled: dict[tuple[Source, QuadPattern], Unlabelled] = {}
-        self._later: deque[Callable[[], None]] = deque()
+        self._later: deque[Callable[[], object]] = deque()
         self._errors: list[BaseException] = []
 
     def solution_sent(self) -> None:
@@ -254,11 +254,7 @@ class Evaluation:
 
     def when_running(self, action: Callable[[], object]) -> None:
         """Defer an action until the dataflow is built."""
-
-        def act() -> None:
-            action()
-
-        self._later.append(act)
+        self._later.append(action)
 
     # ----------------------------------------------------------------- running
 
@@ -283,7 +279,7 @@ class Evaluation:
             return True
         return self.driver.step()
 
-    def _act(self, action: Callable[[], None]) -> None:
+    def _act(self, action: Callable[[], object]) -> None:
         sizes, later = [(each, len(each)) for each in self.built], len(self._later)
         try:
             action()

@@ -11,13 +11,7 @@ from typing import TypeVar
 from annotations.clock import Clock
 from annotations.instants import LAST, format_instant, shifted
 from annotations.labels import Fact
-from annotations.terms import (
-    DEFAULT_GRAPH,
-    QuadPattern,
-    Variable,
-    is_literal,
-    is_variable,
-)
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_literal, is_variable
 from tpf_client.errors import (
     HistoryError,
     HttpError,
@@ -29,7 +23,7 @@ from tpf_client.errors import (
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.documentation import form_for
 from tpf_client.fragments.fetcher import Fetcher, Request
-from tpf_client.fragments.form import Form, SparqlForm, probe, sparql_form
+from tpf_client.fragments.form import PATTERN_VARIABLES, Form, SparqlForm, probe, sparql_form
 from tpf_client.fragments.page import Page
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, ReadRequest, read_pages, selector
@@ -40,7 +34,7 @@ T = TypeVar("T")
 PAST_STEP = timedelta(seconds=10)
 """How often history is asked for what came before a label ended, where a server tells it."""
 
-ANYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+ANYTHING = QuadPattern(*PATTERN_VARIABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +134,12 @@ class FragmentSource:
 
     def _endpoint(self, error: SourceError) -> Task[tuple[Page | None, Form]]:
         form = sparql_form(self.url)
-        question = probe(form)
+        url, answer = probe(form)
         try:
-            (page,) = yield [Request(question.url, bare=True)]
+            (page,) = yield [Request(url, bare=True)]
         except SourceError:
             raise error from None
-        if [fact.quad for fact in page.facts] != [question.answer]:
+        if [fact.quad for fact in page.facts] != [answer]:
             raise error
         return page, form
 

@@ -33,7 +33,6 @@ from tpf_client.errors import HistoryError, PageError, SourceLimitError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import PATTERN_VARIABLES, Block
-from tpf_client.fragments.page import PageMetadata
 from tpf_client.planner.driver import Task
 from tpf_client.planner.fragment_source import FragmentSource, SourceUse
 from tpf_client.planner.key_answers import packed
@@ -101,7 +100,7 @@ class Matcher:
             # Without bindings nothing more is read.
             if not result.bindings:
                 return 0
-            return _plan(pattern, result.bindings, *costs[pattern]).requests
+            return _plan(pattern, result.bindings, *costs[pattern])[1]
 
         bound = result.bindings[0] if result.bindings else ()
         for pattern in greedy_order(rest, variables_of_quad, requests, bound):
@@ -114,11 +113,10 @@ class Matcher:
         self, result: Match, pattern: QuadPattern, at: datetime | None, derived: Derived | None
     ) -> Task[None]:
         cost = yield from self._cost(pattern)
-        plan = _plan(pattern, result.bindings, *cost)
-        reads = [
-            self._source.read(ReadRequest(name, at, block=block)) for name, block in plan.reads
-        ]
-        contents = yield from together(reads)
+        reads, _ = _plan(pattern, result.bindings, *cost)
+        contents = yield from together(
+            [self._source.read(ReadRequest(name, at, block=block)) for name, block in reads]
+        )
         result.contents += contents
         quads = [fact.quad for content in contents for fact in content.facts]
         result.bindings = _join(result.bindings, pattern, dict.fromkeys(quads), derived)
@@ -138,22 +136,22 @@ class Matcher:
         return cost
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    reads: Sequence[tuple[QuadPattern, Block | None]]
-    requests: float
+_Reads: TypeAlias = list[tuple[QuadPattern, Block | None]]
 
 
-def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, size: int) -> _Plan:
+def _plan(
+    pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, size: int
+) -> tuple[_Reads, float]:
+    """Return what is read to match a pattern, and about how many requests that takes."""
     name, cost = canonical_pattern(pattern), math.inf if whole is None else whole
     bound_names = bindings[0].keys()
     positions = [position for position, term in enumerate(pattern) if term in bound_names]
     if not positions:
-        return _Plan([(name, None)], cost)
+        return [(name, None)], cost
     rows = {tuple(each[Variable(pattern[position])] for position in positions) for each in bindings}
     names = tuple(PATTERN_VARIABLES[position] for position in positions)
     fit: list[tuple[tuple[Term, ...], None]] = []
-    reads: list[tuple[QuadPattern, Block | None]] = []
+    reads: _Reads = []
     for row in sorted(rows):
         bound = substitute(name, dict(zip(names, row, strict=True)))
         if impossible(bound):
@@ -169,8 +167,8 @@ def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, 
         else:
             reads.append((name, Block(names, values)))
     if cost <= len(reads):
-        return _Plan([(name, None)], cost)
-    return _Plan(reads, len(reads))
+        return [(name, None)], cost
+    return reads, len(reads)
 
 
 def _join(
@@ -225,7 +223,7 @@ def fresh_names() -> FreshNames:
     return fresh
 
 
-_ANY = Variable("?g")
+_S, _P, _O, _G = PATTERN_VARIABLES
 _MAX_PASSES = 6
 _SPREAD = timedelta(seconds=0.5)
 """Time between the requests of one reading at most; expirations do not tell when facts came."""
@@ -396,16 +394,8 @@ class AnnotatedSource:
     def _label_nodes(
         self, annotation: Annotation, at: datetime | None
     ) -> Task[tuple[set[Term], list[Content]]]:
-        tmp = annotation.naming.vocabulary
-        s, o = Variable("?s"), Variable("?o")
-        predicates: dict[LabelForm, Term] = {
-            "expiration": tmp.expiration,
-            "instant": tmp.instant,
-            "interval": tmp.interval,
-            "older interval": tmp.interval_initial,
-        }
-        predicate = predicates[annotation.labelling]
-        content = yield from self.base.read(ReadRequest(QuadPattern(s, predicate, o, _ANY), at))
+        predicate = _predicates(annotation.naming.vocabulary)[annotation.labelling]
+        content = yield from self.base.read(ReadRequest(QuadPattern(_S, predicate, _O, _G), at))
         nodes = {fact.quad.subject for fact in content.facts}
         if annotation.labelling == "interval":
             nodes |= {fact.quad.object for fact in content.facts}
@@ -413,6 +403,16 @@ class AnnotatedSource:
 
     def _annotates(self, quad: Quad, nodes: set[Term]) -> bool:
         return quad.subject in nodes or quad.predicate in nodes or quad.graph in nodes
+
+
+def _predicates(vocabulary: Vocabulary) -> dict[LabelForm, Term]:
+    """Return the predicate of a labelled node for each form of labels."""
+    return {
+        "expiration": vocabulary.expiration,
+        "interval": vocabulary.interval,
+        "instant": vocabulary.instant,
+        "older interval": vocabulary.interval_initial,
+    }
 
 
 def _stated(
@@ -441,7 +441,7 @@ def _seeds(block: Block | None) -> Sequence[Binding]:
     if block is None:
         return ({},)
     rows = [dict(zip(block.variables, row, strict=True)) for row in block.rows]
-    named = [{name: term for name, term in row.items() if name != _ANY} for row in rows]
+    named = [{name: term for name, term in row.items() if name != _G} for row in rows]
     return list({tuple(row.values()): row for row in named}.values())
 
 
@@ -452,7 +452,6 @@ def _instance(pattern: QuadPattern, binding: dict[Variable, Term], graph: Term) 
     return Quad(subject, predicate, object_, graph)
 
 
-_S, _P, _O, _G = (Variable(name) for name in ("?s", "?p", "?o", "?g"))
 _SAMPLE = 20
 _GRAPHS = 5
 """How many labelled nodes are tried as names of graphs."""
@@ -487,6 +486,15 @@ class Detected:
     changes: datetime | None = None
     signals: tuple[str, ...] = ()
     fresh_until: datetime | None = None
+
+    @property
+    def datasets(self) -> tuple["Detected", ...]:
+        """Return the parts, or itself where it is one dataset."""
+        return self.parts or (self,)
+
+    def datasets_json(self) -> list[dict[str, str]]:
+        """Return the URL and the labelling of each dataset."""
+        return [{"url": each.source.url, "labels": each.labelling} for each in self.datasets]
 
     @property
     def labelling(self) -> str:
@@ -568,17 +576,16 @@ def detect(
     asked = past if metadata.form.at is not None else None
     # Intervals in the data are there whatever the instant; a server's history shows one instant.
     whole = past is not None and asked is None
+    views = [(url, metadata)]
     if metadata.plain_view is not None:
         (plain,) = yield [Request(metadata.plain_view)]
-        form = plain.metadata.form
-        if form is not None and plain.metadata.method == "plain":
-            source = FragmentSource(fetcher, metadata.plain_view, form, SourceUse(past=asked))
+        views.insert(0, (metadata.plain_view, plain.metadata))
+    for view, about in views:
+        if about.form is not None and about.method == "plain":
+            source = FragmentSource(fetcher, view, about.form, SourceUse(past=asked))
             labelled = _unless_lost(source, past, asked)
-            return Detected(labelled, "labels", settled=True, signals=_signals(plain.metadata))
-    if metadata.method == "plain":
-        source = FragmentSource(fetcher, url, metadata.form, SourceUse(past=asked))
-        labelled = _unless_lost(source, past, asked)
-        return Detected(labelled, "labels", settled=True, signals=_signals(metadata))
+            signals = () if about.changes is None else (about.changes,)
+            return Detected(labelled, "labels", settled=True, signals=signals)
     use = SourceUse(strict=past is None, once=past is not None, past=asked)
     base = FragmentSource(fetcher, url, metadata.form, use)
     annotations, warnings, changes = yield from _annotations(
@@ -607,10 +614,6 @@ def detect(
     return Detected(source, "static", settled=whole, warnings=warnings)
 
 
-def _signals(metadata: PageMetadata) -> tuple[str, ...]:
-    return () if metadata.changes is None else (metadata.changes,)
-
-
 def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None) -> FragmentSource:
     if past is not None and asked is None:
         raise HistoryError(source.url, "it keeps no history that could be asked for")
@@ -623,13 +626,7 @@ def _annotations(
     annotations: list[Annotation] = []
     warnings: list[str] = []
     coming: list[datetime] = []
-    labellings: tuple[tuple[LabelForm, Term], ...] = (
-        ("expiration", vocabulary.expiration),
-        ("interval", vocabulary.interval),
-        ("instant", vocabulary.instant),
-        ("older interval", vocabulary.interval_initial),
-    )
-    for labelling, predicate in labellings:
+    for labelling, predicate in _predicates(vocabulary).items():
         if labelling == "older interval" and any(
             each.labelling == "interval" for each in annotations
         ):

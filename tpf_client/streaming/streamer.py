@@ -551,9 +551,8 @@ class Streamer:
             guard=None if self._how.budgets is None else self._guard,
         )
         leaves = FragmentLeaves(evaluation, explain=self._how.explain)
-        parts = detected.parts or (detected,)
         output = self._build(leaves, evaluation)
-        labelled = all(each.how != "freshness" for each in parts)
+        labelled = all(each.how != "freshness" for each in detected.datasets)
         validity = Validity(evaluation, output.core, labelled=labelled)
         return PlannedQuery(detected, evaluation, leaves, output, validity)
 
