@@ -56,11 +56,10 @@ def check_nesting(
     if media_type == "application/rdf+xml":
         _XmlCheck(len(base), entities=entities).read(pieces)
     elif media_type == "application/ld+json":
-        _check(pieces, _JSON)
-        _check_contexts(pieces, len(base), _GROWTH_OF_FILES if entities else MOST_GROWTH)
+        _check_json(pieces, len(base), _GROWTH_OF_FILES if entities else MOST_GROWTH)
     else:
         if _opens_often(pieces):
-            _check(pieces, _TURTLE)
+            _check_triple_terms(pieces)
         if media_type not in _LINE_FORMATS and not entities:
             _check_bases(pieces, len(base))
 
@@ -108,77 +107,54 @@ def _opens_often(pieces: Iterable[bytes]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Syntax:
-    """The lexical rules of a syntax, to follow its brackets, in linear time."""
-
-    plain: "re.Pattern[bytes]"
-    opening: tuple[bytes, ...]
-    closing: tuple[bytes, ...]
-    quotes: Mapping[bytes, tuple["re.Pattern[bytes]", bytes]]
-    longest: int
-
-
 def _inside(expression: bytes) -> "re.Pattern[bytes]":
     return re.compile(b"(?:" + expression + b")*+", re.DOTALL)
 
 
-_JSON: Final = _Syntax(
-    # Strings that end are of no interest.
-    plain=_inside(rb'[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+"'),
-    opening=(b"{", b"["),
-    closing=(b"}", b"]"),
-    quotes={b'"': (_inside(rb'[^"\\]++|\\.'), b'"')},
-    longest=1,
-)
-_TURTLE: Final = _Syntax(
-    plain=_inside(rb"""[^"'<#)]++"""),
-    opening=(b"<<(",),
-    closing=(b")>>",),
-    quotes={
-        # A quotation mark belongs to a long string if what follows is there and is not its end.
-        b'"""': (_inside(rb'[^"\\]++|\\.|"(?!"")(?=..)'), b'"""'),
-        b"'''": (_inside(rb"[^'\\]++|\\.|'(?!'')(?=..)"), b"'''"),
-        b'"': (_inside(rb'[^"\\\n]++|\\.'), b'"'),
-        b"'": (_inside(rb"[^'\\\n]++|\\."), b"'"),
-        b"#": (_inside(rb"[^\n]++"), b"\n"),
-        b"<": (_inside(rb"[^<>\s]++"), b">"),
-    },
-    longest=3,
-)
+# The lexical rules of Turtle, to follow its triple terms in linear time.
+_PLAIN: Final = _inside(rb"""[^"'<#)]++""")
+_OPENING: Final = b"<<("
+_CLOSING: Final = b")>>"
+_QUOTES: Final = {
+    # A quotation mark belongs to a long string if what follows is there and is not its end.
+    b'"""': (_inside(rb'[^"\\]++|\\.|"(?!"")(?=..)'), b'"""'),
+    b"'''": (_inside(rb"[^'\\]++|\\.|'(?!'')(?=..)"), b"'''"),
+    b'"': (_inside(rb'[^"\\\n]++|\\.'), b'"'),
+    b"'": (_inside(rb"[^'\\\n]++|\\."), b"'"),
+    b"#": (_inside(rb"[^\n]++"), b"\n"),
+    b"<": (_inside(rb"[^<>\s]++"), b">"),
+}
 
 
-def _check(pieces: Iterable[bytes], syntax: _Syntax) -> None:
+def _check_triple_terms(pieces: Iterable[bytes]) -> None:
     rest = b""
     depth = lines = 0
     quote: tuple[re.Pattern[bytes], bytes] | None = None
     for piece in pieces:
         text, position = rest + piece, 0
         while True:
-            expression = syntax.plain if quote is None else quote[0]
+            expression = _PLAIN if quote is None else quote[0]
             match = expression.match(text, position)
             assert match is not None
             position = match.end()
-            if len(text) - position < syntax.longest:
+            if len(text) - position < len(_OPENING):
                 break
             if quote is not None:
                 # A quoted part that breaks off is for the parser to find.
                 position += len(quote[1]) if text.startswith(quote[1], position) else 0
                 quote = None
-            elif text.startswith(syntax.opening, position):
+            elif text.startswith(_OPENING, position):
                 depth += 1
                 if depth > MAX_NESTING:
                     line = lines + text.count(b"\n", 0, position) + 1
                     raise NestingError(f"nested more than {MAX_NESTING} deep", line)
-                position += syntax.longest
-            elif text.startswith(syntax.closing, position):
+                position += len(_OPENING)
+            elif text.startswith(_CLOSING, position):
                 depth -= 1
-                position += syntax.longest
+                position += len(_CLOSING)
             else:
-                mark = next(
-                    (each for each in syntax.quotes if text.startswith(each, position)), b""
-                )
-                quote = syntax.quotes.get(mark)
+                mark = next((each for each in _QUOTES if text.startswith(each, position)), b"")
+                quote = _QUOTES.get(mark)
                 position += len(mark) or 1
         rest = text[position:]
         lines += text.count(b"\n", 0, position)
@@ -235,8 +211,8 @@ def _json_tokens(pieces: Iterable[bytes]) -> Iterator[tuple[str, bytes, bytes]]:
         rest = text[position:]
 
 
-def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
-    """Count the declarations of contexts for every object or name they are copied to."""
+def _check_json(pieces: Iterable[bytes], base: int, growth: int) -> None:
+    """Check nesting; count what contexts declare for every object or name it is copied to."""
     reach = [(0, 0)]
     """Of each object around: bytes of the contexts that it has and inherits, and how much their
     vocabularies and bases put before a name."""
@@ -268,6 +244,8 @@ def _check_contexts(pieces: Iterable[bytes], base: int, growth: int) -> None:
                 text, context = b"".join(context), []
                 copied, put_before = reach[-1]
                 reach[-1] = copied + len(text), terms.read(text, put_before, lines + 1)
+        if len(reach) - 1 + depth > MAX_NESTING:
+            raise NestingError(f"nested more than {MAX_NESTING} deep", lines + 1)
         copied = anything if terms.scoped else objects if contexts > 1 else 0
         most_copied = _MOST_COPIED + (growth - MOST_GROWTH) * length
         if copied > most_copied or terms.longest * names > most_written(length, growth):

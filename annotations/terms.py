@@ -110,6 +110,11 @@ def _unescape_one(match: re.Match[str]) -> str:
     return chr(code)
 
 
+def unescaped(text: str) -> str:
+    """Replace the escapes of N-Triples by what they stand for."""
+    return _ESCAPED.sub(_unescape_one, text)
+
+
 def iri(value: str) -> Term:
     """Return the term of an absolute IRI."""
     if not _ABSOLUTE.match(value):
@@ -218,7 +223,7 @@ def literal_parts(term: str) -> LiteralParts:
     end = term.rfind('"')
     lexical = term[1:end]
     if "\\" in lexical:
-        lexical = _ESCAPED.sub(_unescape_one, lexical)
+        lexical = unescaped(lexical)
     suffix = term[end + 1 :]
     if not suffix:
         return LiteralParts(lexical, None, XSD_STRING)

@@ -16,14 +16,16 @@ from annotations.terms import (
     literal,
     literal_parts,
     read_triple_term,
+    unescaped,
 )
 
 LINE_FORMATS: Final = ("application/n-quads", "application/n-triples")
 """Media types that are read here."""
 
-_IRI: Final = r'<[^<>"{}|^`\x00-\x20]*+>'
+_NUMBERED: Final = r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
+_IRI: Final = rf'<(?:[^<>"{{}}|^`\\\x00-\x20]++|{_NUMBERED})*+>'
 _BLANK: Final = r"_:(?:[^\x00-\x20<>\".]++|\.++(?=[^\x00-\x20<>\".]))++"
-_ESCAPE: Final = r"""\\(?:[tbnrf"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"""
+_ESCAPE: Final = rf"""\\[tbnrf"'\\]|{_NUMBERED}"""
 _SUFFIX: Final = rf"@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?|\^\^{_IRI}"
 _LITERAL: Final = rf'"(?:[^"\\\n\r]++|{_ESCAPE})*+"(?:{_SUFFIX})?'
 _LINE: Final = re.compile(
@@ -31,7 +33,6 @@ _LINE: Final = re.compile(
     rf"[ \t]*+({_IRI}|{_BLANK})?[ \t]*+\.[ \t]*+(?:#.*)?"
 )
 _NOTHING: Final = re.compile(r"[ \t]*+(?:#.*)?")
-_ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.?))")
 _LONGEST: Final = 2**12
 """Characters of a line that is remembered."""
 _KEPT: Final = 2**14
@@ -74,21 +75,8 @@ def _term(text: str) -> Term:
     if text.startswith("<"):
         if is_triple_term(text):
             return read_triple_term(text)
-        return iri(_unescaped(text[1:-1]) if "\\" in text else text[1:-1])
+        return iri(unescaped(text[1:-1]))
     if text.startswith("_:"):
         return blank_node(text[2:])
     lexical, language, datatype = literal_parts(text)
-    return literal(lexical, language, None if language else _unescaped(datatype))
-
-
-def _unescaped(text: str) -> str:
-    def character(match: re.Match[str]) -> str:
-        four, eight, other = match.groups()
-        if other is not None:
-            raise TermError(f"not an escape in an IRI: {match[0]}")
-        code = int(four or eight, 16)
-        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise TermError(f"no character: {match[0]}")
-        return chr(code)
-
-    return _ESCAPED.sub(character, text)
+    return literal(lexical, language, None if language else unescaped(datatype))
