@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from annotations.instants import LAST, format_instant
 from annotations.terms import QuadPattern, Variable, is_variable
@@ -17,7 +17,7 @@ from tpf_client.planner.live_fragment import LiveFragment, canonical_pattern
 from tpf_client.solutions import Solution, data_frame, html_table, rdflib_graph
 from tpf_client.sparql.algebra import Pattern, QueryForm, Row
 from tpf_client.streaming.detection import Detected
-from tpf_client.streaming.scheduler import Job, Scheduler, TakeTick
+from tpf_client.streaming.scheduler import Job, Scheduler
 from tpf_client.streaming.streamer import PlannedQuery, Streamer, Tick
 from tpf_client.streaming.validity import Span
 
@@ -331,12 +331,10 @@ class Stream(Updates):
 
         An error of the callback ends the stream; `on_end` is called at its end, with its error.
         """
-
-        def deliver(tick: Tick) -> Literal["go on", "pause"]:
-            on_update(self.update(tick))
-            return "go on"
-
-        job = self._started(deliver)
+        if self._job is not None or self._updates is not None:
+            raise RuntimeError("a stream has one consumer")
+        job = self._scheduler().add(self.streamer, lambda tick: on_update(self.update(tick)))
+        self._job = job
         job.when_ended(lambda: on_end(job.error))
         return self
 
@@ -372,12 +370,6 @@ class Stream(Updates):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _started(self, deliver: TakeTick) -> Job:
-        if self._job is not None or self._updates is not None:
-            raise RuntimeError("a stream has one consumer")
-        self._job = self._scheduler().add(self.streamer, deliver)
-        return self._job
 
 
 def _html(update: Update) -> str:

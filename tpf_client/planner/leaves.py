@@ -98,11 +98,7 @@ class FragmentLookup(KeyAnswers):
         super().__init__(evaluation, pattern, keys, estimate, coming.star, source, need)
         self.after = frozenset(coming.after)
         self.choice: Choice | None = None
-        self._filtered = coming.filtered
-        self._doubtful = coming.doubtful
-        self._bound = coming.bound
-        self._expected = coming.expected
-        self._spread = coming.spread
+        self._coming = coming
         self._tried = 0
         self._scouts = 0
         self._scouting: list[LiveFragment] = []
@@ -144,7 +140,7 @@ class FragmentLookup(KeyAnswers):
                 return
             # It would not spare much: ask for everything.
             self.choice = None
-        pages = self._whole_cost()
+        pages, bound = self._whole_cost(), self._coming.bound
         eager = self._need.limited and self._promising(pages)
         # What a continuous query asked for long ago costs nothing; what it holds is asked again.
         asked = len(self._batches) if self._evaluation.live else self.report.requests
@@ -169,14 +165,14 @@ class FragmentLookup(KeyAnswers):
             self._ask(list(self._waiting))
         elif pages is not None and self._surely_whole(pages):
             self._read_whole()
-        elif pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
+        elif pages is None or (bound is not None and self._requests(bound) <= pages):
             full = len(self._waiting) // self._estimate.block * self._estimate.block
             self._ask(list(self._waiting)[:full])
 
     def _promising(self, pages: int | None) -> bool:
         """Behind a filter, risk only a part of the cost of all fragments, growing with success."""
         missing, limit, asked = self._need.missing, self._missing, self.report.requests
-        doubtful = self._doubtful or self._need.doubtful
+        doubtful = self._coming.doubtful or self._need.doubtful
         if not doubtful or pages is None or missing is None or limit is None:
             return True
         if missing == limit:
@@ -205,11 +201,12 @@ class FragmentLookup(KeyAnswers):
         keys = missing
         if wanted is not None and missing < wanted:
             keys = math.ceil(missing * self._tried / (wanted - missing))
-        elif self._doubtful or self._need.doubtful:
+        elif self._coming.doubtful or self._need.doubtful:
             return False
         keys = min(keys, len(self._waiting))
-        left = max(min(self._expected, count), 1)
-        most = max(count, self._expected if self._expected < math.inf else 0)
+        expected = self._coming.expected
+        left = max(min(expected, count), 1)
+        most = max(count, expected if expected < math.inf else 0)
         read = most ** (1 - 1 / parts) * missing ** (1 / parts)
         if read > left:
             # All of it is there before: the others must make up for that.
@@ -227,7 +224,7 @@ class FragmentLookup(KeyAnswers):
 
     def _surely_whole(self, pages: int) -> bool:
         least = EARLY * pages * self._estimate.block
-        return least <= self._expected < math.inf and not self._evaluation.live
+        return least <= self._coming.expected < math.inf and not self._evaluation.live
 
     def scout(self) -> bool:
         """Request the first keys at once, for early solutions; return success.
@@ -241,7 +238,7 @@ class FragmentLookup(KeyAnswers):
         if self._estimate.block > 1 or self.choice is not None or self.scouts():
             return False
         pages = self._estimate.pages or 0
-        unlikely = pages < self._expected * self._spread < math.inf
+        unlikely = pages < self._coming.expected * self._coming.spread < math.inf
         risk = min(1 + pages // CAUTION - self._scouts, self._scouts + 1)
         if risk <= 0 or (unlikely and not need.decides):
             return False
@@ -276,7 +273,7 @@ class FragmentLookup(KeyAnswers):
             # A pattern with a constant object leaves fewer subjects for the rest of its star.
             return self._estimate.pages
         whole, own = star.whole_cost(), self._estimate.pages
-        if not self._filtered or whole is None or own is None:
+        if not self._coming.filtered or whole is None or own is None:
             return whole
         # So does one whose values a filter tests: how many is not known.
         left = self._requests(math.ceil(len(self._waiting) * SELECTIVITY))

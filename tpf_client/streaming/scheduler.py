@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from annotations.clock import Clock
 from annotations.instants import FIRST
 from tpf_client.streaming.streamer import Streamer, Tick
 
-TakeTick: TypeAlias = Callable[[Tick], Literal["go on", "pause"]]
-"""Takes a tick; ``pause``: the query is not evaluated before `Job.resume`."""
+TakeTick: TypeAlias = Callable[[Tick], object]
 
 _IDLE = timedelta(hours=1)
 _log = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ class Job:
         self._scheduler = scheduler
         self._deliver = deliver
         self._due: datetime | None = None
-        """What it waits for; ``None``: it is being evaluated, or its consumer is busy."""
+        """What it waits for; ``None``: it is being evaluated."""
         self._looks = streamer.looks(self._wake)
         self._ended = threading.Event()
         self._ending = threading.Lock()
@@ -57,12 +56,8 @@ class Job:
         if not self.ended:
             self._scheduler.put(self)
 
-    def resume(self) -> None:
-        """Evaluate it when due again, after its consumer paused it."""
-        self._scheduler.put(self)
-
     def advance(self, now: datetime) -> datetime | None:
-        """Evaluate it; return when to do so again, ``None``: not before it is put back."""
+        """Evaluate it; return when to do so again, ``None``: it has ended."""
         try:
             while not self.streamer.closed:
                 # Whoever hears something says so before he wakes it, and looks whether it waits.
@@ -75,8 +70,8 @@ class Job:
                 if isinstance(step, datetime):
                     self._due = step
                     now = FIRST
-                elif self._deliver(step) == "pause":
-                    return None
+                else:
+                    self._deliver(step)
         except Exception as error:  # noqa: BLE001 - whatever a consumer raises ends its query alone
             self.error = error
             _log.debug("a continuous query ended with an error", exc_info=error)
