@@ -17,6 +17,7 @@ from annotations.methods.shapes import (
     Shape,
     label_patterns,
     label_shapes,
+    the_only,
 )
 from annotations.namespaces import (
     RDF_OBJECT,
@@ -90,12 +91,7 @@ class Reification(Method):
 def _described(node: Term, parts: dict[Term, list[Quad]]) -> Quad:
     if not parts:
         raise without_fact(node, f"no {RDF_SUBJECT}")
-    subject, predicate, value = (_the_part(node, part, parts.get(part, [])) for part in _PARTS)
+    subject, predicate, value = (
+        the_only(node, part, {quad.object for quad in parts.get(part, ())}) for part in _PARTS
+    )
     return Quad(subject, predicate, value, parts[RDF_OBJECT][0].graph)
-
-
-def _the_part(node: Term, part: Term, stated: list[Quad]) -> Term:
-    values = {quad.object for quad in stated}
-    if len(values) != 1:
-        raise DecodeError(f"{node} needs exactly one {part}, found {len(values)}")
-    return values.pop()

@@ -1,8 +1,7 @@
 """The shape of an annotation: templates of quads, rendered to encode, inverted to match."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -376,15 +375,15 @@ def _instant(term: Term) -> Label:
 
 
 def _interval(node: Term, values: _Values, initial: Term, final: Term) -> Label:
-    return Interval(
-        _the_instant(node, values, initial),
-        _the_instant(node, values, final),
-    )
+    start, end = [
+        instant_of_term(the_only(node, each, values.get(each, ()))) for each in (initial, final)
+    ]
+    return Interval(start, end)
 
 
-def _the_instant(node: Term, values: _Values, predicate: Term) -> datetime:
-    terms = values.get(predicate, {})
-    if len(terms) != 1:
-        raise DecodeError(f"{node} needs exactly one {predicate}, found {len(terms)}")
-    (term,) = terms
-    return instant_of_term(term)
+def the_only(node: Term, predicate: Term, values: Collection[Term]) -> Term:
+    """Return the value of a predicate that a node needs exactly once."""
+    if len(values) != 1:
+        raise DecodeError(f"{node} needs exactly one {predicate}, found {len(values)}")
+    (value,) = values
+    return value

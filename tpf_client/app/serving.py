@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from ipaddress import ip_address
 from types import FrameType
 from typing import Annotated, Any, Protocol
 
@@ -229,7 +228,6 @@ def serve(
         if not is_file(url) and (wrong := not_a_url(url)):
             raise typer.BadParameter(wrong, param_hint="URL")
     examples, tiles = offers(example, map_tiles, map_attribution)
-    names = [*(allow_host or ()), *([] if _is_address(host) else [host])]
     allowance = Allowance(seconds, rows, memory * 2**20)
     links = allow_link or ()
     with Client(
@@ -244,7 +242,7 @@ def serve(
         endpoint = SparqlEndpoint(
             client,
             allowance,
-            hosts=names,
+            hosts=[*(allow_host or ()), host],
             origins=allow_origin or (),
             limits=EndpointLimits(queries, streams, streams_per_reader, min_interval),
             examples=examples,
@@ -254,11 +252,3 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listener.getsockname()[1]}{PATH}"
         run_until_stopped(endpoint, server, f"tpf-query: {url}\n")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

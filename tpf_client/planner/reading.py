@@ -143,10 +143,12 @@ def read_pages(
                 break
         if following in seen:
             raise PageError(page.url, f"the next page was read already: {following}")
-        foretold = foretell(following, len(seen), first, window)
+        last, url_of = numbered_pages(following, len(seen), first)
+        foretold = range(len(seen) + 2, min(last, len(seen) + window) + 1)
         window = min(window * 2, MAX_WINDOW)
-        asked = [Request(each, shown, oldest) for each in foretold]
-        if len(foretold) == 1:
+        urls = [following, *map(url_of, foretold)]
+        asked = [Request(each, shown, oldest) for each in urls]
+        if len(asked) == 1:
             pages = yield asked
         else:
             try:
@@ -177,13 +179,6 @@ def _dynamic(metadata: PageMetadata) -> bool | None:
     if metadata.next_change is not None or metadata.dynamic:
         return True
     return None if metadata.dynamic is None else False
-
-
-def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
-    """Predict the URLs of the next pages from one link, the link itself first."""
-    last, url_of = numbered_pages(following, read, first)
-    pages = range(read + 2, min(last, read + window) + 1)
-    return [following, *(url_of(page) for page in pages)]
 
 
 def numbered_pages(following: str, read: int, first: Page) -> tuple[int, Callable[[int], str]]:
