@@ -417,44 +417,6 @@ def _close(idle: dict[str, list[_Connection | _SecureConnection]]) -> None:
             connection.close()
 
 
-class _Requests:
-    """Send GET requests through a session."""
-
-    def __init__(self, session: requests.Session | None, size: int) -> None:
-        self._own = session is None
-        self._session = PooledSession(size) if session is None else session
-        self.encodings = accepted(str(self._session.headers.get("Accept-Encoding", "identity")))
-        for adapter in self._session.adapters.values():
-            manager = getattr(adapter, "poolmanager", None)
-            if isinstance(manager, PoolManager):
-                _bound(manager)
-
-    @contextmanager
-    def get(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Iterator[_Reply]:
-        """Yield the response as its body begins; redirects are not followed."""
-        token = _running.set(exchange)
-        try:
-            with ExitStack() as stack:
-                reply = None
-                if isinstance(self._session, PooledSession):
-                    reply = stack.enter_context(self._session.direct(url, headers, exchange))
-                if reply is None:
-                    response = stack.enter_context(
-                        self._session.get(
-                            url, headers=dict(headers), allow_redirects=False,
-                            timeout=exchange.timeouts, stream=True,
-                        )
-                    )  # fmt: skip
-                    reply = _Reply(response.status_code, response.headers, response.iter_content)
-                yield reply
-        finally:
-            _running.reset(token)
-
-    def close(self) -> None:
-        if self._own:
-            self._session.close()
-
-
 def _pieces(reply: _Reply, *, eager: bool = False) -> Iterator[bytes]:
     size: int | None = _PIECE
     if eager:
@@ -478,7 +440,13 @@ class Transport:
         self._clock = clock
         self._limits = limits
         self._destinations = destinations
-        self._requests = _Requests(session, connections)
+        self._own = session is None
+        self._session = PooledSession(connections) if session is None else session
+        self._encodings = accepted(str(self._session.headers.get("Accept-Encoding", "identity")))
+        for adapter in self._session.adapters.values():
+            manager = getattr(adapter, "poolmanager", None)
+            if isinstance(manager, PoolManager):
+                _bound(manager)
         self._dictionaries = Dictionaries(limits.max_page_bytes)
         self._attempts = Attempts(clock, limits)
         self._exchanges: set[Exchange] = set()
@@ -488,7 +456,8 @@ class Transport:
         self._closed = True
         for exchange in tuple(self._exchanges):
             exchange.end()
-        self._requests.close()
+        if self._own:
+            self._session.close()
 
     def get(
         self,
@@ -548,7 +517,7 @@ class Transport:
     ) -> Iterator[ServerEvent]:
         headers = {**event_headers(last), **self._destinations.headers(url)}
         exchange = Exchange(math.inf, seconds, math.inf, self._limits.connect_timeout)
-        with self._asking(url, exchange), self._requests.get(url, headers, exchange) as raw:
+        with self._asking(url, exchange), self._reply(url, headers, exchange) as raw:
             if raw.status != HTTPStatus.OK:
                 raise HttpError(url, raw.status, PHRASES.get(raw.status, ""))
             reader = EventReader(most)
@@ -573,16 +542,37 @@ class Transport:
             exchange.finish()
             self._exchanges.discard(exchange)
 
+    @contextmanager
+    def _reply(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Iterator[_Reply]:
+        """Yield the response as its body begins; redirects are not followed."""
+        token = _running.set(exchange)
+        try:
+            with ExitStack() as stack:
+                reply = None
+                if isinstance(self._session, PooledSession):
+                    reply = stack.enter_context(self._session.direct(url, headers, exchange))
+                if reply is None:
+                    response = stack.enter_context(
+                        self._session.get(
+                            url, headers=dict(headers), allow_redirects=False,
+                            timeout=exchange.timeouts, stream=True,
+                        )
+                    )  # fmt: skip
+                    reply = _Reply(response.status_code, response.headers, response.iter_content)
+                yield reply
+        finally:
+            _running.reset(token)
+
     def _follow(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Response:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self._clock.now()
             dictionary = self._dictionaries.of(target)
             asked = {**headers, **self._destinations.headers(target)}
-            asked["Accept-Encoding"] = self._requests.encodings
+            asked["Accept-Encoding"] = self._encodings
             if dictionary is not None:
                 asked.update([available(dictionary)])
-            with self._requests.get(target, asked, exchange) as raw:
+            with self._reply(target, asked, exchange) as raw:
                 if raw.status in _REDIRECTS and "Location" in raw.headers:
                     target = self._destinations.led(url, raw.headers["Location"], target)
                     continue
