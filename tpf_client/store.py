@@ -17,24 +17,19 @@ from rdflib.query import Result
 from rdflib.store import NO_STORE, VALID_STORE, Store
 from rdflib.term import BNode, Identifier, Literal, URIRef, Variable
 
-from annotations.terms import QuadPattern, TermOrVariable, blank_node, iri, literal
+from annotations.terms import QuadPattern, TermOrVariable
 from annotations.terms import Variable as OurVariable
 from tpf_client.client import Client
 from tpf_client.solutions import Solutions
-from tpf_client.sparql.results import rdflib_term
+from tpf_client.sparql.results import python_term, rdflib_term
 
 _PLACES = ("s", "p", "o")
 
 
 def _term_of(node: Identifier) -> TermOrVariable:
-    if isinstance(node, URIRef):
-        return iri(str(node))
-    if isinstance(node, BNode):
-        return blank_node(str(node))
-    if isinstance(node, Literal):
-        datatype = None if node.datatype is None else str(node.datatype)
-        return literal(str(node), node.language, None if node.language else datatype)
-    raise TypeError(f"not an RDF term: {node!r}")
+    if not isinstance(node, URIRef | BNode | Literal):
+        raise TypeError(f"not an RDF term: {node!r}")
+    return python_term(node)
 
 
 class FragmentStore(Store):
