@@ -61,14 +61,6 @@ class PageCache:
             else:
                 self._pages.pop(page.url, None)
 
-    def clear(self) -> None:
-        with self._lock:
-            self._pages.clear()
-
-    @property
-    def size(self) -> int:
-        return int(self._pages.currsize)
-
 
 def _weight(page: Page) -> int:
     return 1024 + _OVERHEAD * page.size

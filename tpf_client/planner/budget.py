@@ -171,17 +171,14 @@ class BudgetWatch:
             self._budgets.add(budget)
             self._changed.notify()
 
-    def remove(self, budget: Budget) -> None:
-        with self._changed:
-            self._budgets.discard(budget)
-
     @contextmanager
     def watching(self, budget: Budget) -> Iterator[Budget]:
         self.add(budget)
         try:
             yield budget
         finally:
-            self.remove(budget)
+            with self._changed:
+                self._budgets.discard(budget)
 
     def close(self) -> None:
         with self._changed:
