@@ -141,7 +141,6 @@ class _File:
             next_page=self._link(following) if first + _PAGE < total else None,
             dynamic=len(live),
             method="plain" if self._live else None,
-            labellings=frozenset(fact.label.labelling for fact in live if fact.label),
             earliest_expiration=min(ends, default=None),
             next_change=change,
             evaluated_at=instant if self._live else None,

@@ -17,7 +17,6 @@ class PageMetadata:
         forms: that of the dataset; in a documentation those of all datasets.
         count: how many quads match the pattern; `dynamic` of them are labelled.
         method: the annotation method of this view (``plain``, ``named-graph``, …).
-        labellings: the kinds of labels of the dataset.
         earliest_expiration: the earliest end of the labels of all matches.
         next_change: the earliest later instant at which a match's label ends, or begins.
         evaluated_at: the instant that the page shows.
@@ -31,7 +30,6 @@ class PageMetadata:
     next_page: str | None = None
     dynamic: int | None = None
     method: str | None = None
-    labellings: frozenset[str] = frozenset()
     earliest_expiration: datetime | None = None
     next_change: datetime | None = None
     evaluated_at: datetime | None = None

@@ -314,12 +314,6 @@ def metadata_of(
         next_page=_iri(_find(statements, _NEXT, preferred)),
         dynamic=_number(_find(statements, (tmp["dynamicTriples"],), preferred)),
         method=literal_parts(method).lexical if method and is_literal(method) else None,
-        labellings=frozenset(
-            literal_parts(o).lexical
-            for by in statements.values()
-            for o in by.get(tmp["labelling"], ())
-            if is_literal(o)
-        ),
         plain_view=_iri(_find(statements, (tmp["plainView"],), preferred)),
         changes=_iri(_find(statements, (tmp["changes"],), preferred)),
         earliest_expiration=instant("earliestExpiration"),

@@ -89,7 +89,6 @@ def test_data_metadata_and_labels_of_a_quad_page() -> None:
     assert (about.count, about.page_size, about.dynamic) == (250, 100, 3)
     assert about.next_page == "http://ex.org/d?p=x&page=2"
     assert about.method == "plain"
-    assert about.labellings == {"expiration", "interval"}
     assert about.earliest_expiration == until
     assert about.evaluated_at == datetime(2019, 12, 31, 23, 59, 50, 1, tzinfo=UTC)
     assert about.plain_view == "http://ex.org/d/plain?p=x"
@@ -273,7 +272,6 @@ GROWING: dict[str, Callable[[int], str]] = {
     "links": _many("<u:x%> hydra:next <u:y%> ."),
     "subsets": _many("<u:x%> void:subset <u:x0%> ."),
     "instants": _many('<u:x%> tmp:evaluatedAt "%", "x%" ; tmp:nextChange "never" .'),
-    "labellings": _many('<u:x%> tmp:labelling "x%" .'),
     "labels": _many("<u:x%> tmp:predicate :p ; tmp:subject <u:s%> ; tmp:expiration % ."),
     "labels of one": _many("<u:x> tmp:predicate :p% ; tmp:subject :s% ; tmp:object :o% ."),
     "labels of a product": _many(
