@@ -15,7 +15,7 @@ from tpf_server.errors import CorruptStoreError, SettingsError, StoreError
 from tpf_server.settings import DatasetSettings
 from tpf_server.sources import log_location
 from tpf_server.store.live.log import Contents, decode
-from tpf_server.store.live.logs import is_url, open_log
+from tpf_server.store.live.logs import is_postgresql, open_log
 from tpf_server.store.live.sqlite_log import SqliteLog
 from tpf_server.store.live.sqlite_tables import read_backup
 
@@ -24,7 +24,7 @@ from tpf_server.store.live.sqlite_tables import read_backup
 
 def back_up(location: str | Path, file: Path, name: str = "live") -> int:
     """Write the log of a live store to a new file; return the number of its newest batch."""
-    if not is_url(location) and not Path(location).exists():
+    if not is_postgresql(location) and not Path(location).exists():
         raise StoreError(f"there is no live store {location}")
     with closing(open_log(location, None, name)) as log:
         log.save(file)
@@ -38,7 +38,7 @@ def restore(location: str | Path, file: Path | None, published: int, name: str =
     Returns the number that the log goes on behind. A log that cannot be read is renamed to
     ``.damaged``; running servers must then be restarted.
     """
-    log = open_log(location, None, name) if is_url(location) else None
+    log = open_log(location, None, name) if is_postgresql(location) else None
     with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:
         contents = read_backup(file) if file is not None else result.contents()
         _check(contents, str(file or location))

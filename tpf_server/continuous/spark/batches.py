@@ -481,9 +481,9 @@ class MicroBatches:
         }
         # Those whose queries are not due now will be.
         waiting = set(queries).difference(*plans)
-        kept = {key: plan for key, plan in self._plans.items() if waiting.issuperset(key)} | plans
-        for key in self._plans.keys() - kept.keys():
-            self._plans[key].close()
+        kept = {of: plan for of, plan in self._plans.items() if waiting.issuperset(of)} | plans
+        for members in self._plans.keys() - kept.keys():
+            self._plans[members].close()
         self._plans = kept
         result: list[Answered] = []
         frames: list[tuple[SharedPlan, tuple[int, ...], DataFrame]] = []

@@ -28,13 +28,13 @@ def open_log(location: str | Path, key: FactKey | None, name: str = "live") -> L
     return log
 
 
-def is_url(location: str | Path) -> TypeGuard[str]:
+def is_postgresql(location: str | Path) -> TypeGuard[str]:
     """True for a database of PostgreSQL."""
     return isinstance(location, str) and location.startswith(POSTGRESQL)
 
 
 def _open(location: str | Path, name: str) -> Log:
-    if not is_url(location):
+    if not is_postgresql(location):
         return SqliteLog(location)
     try:
         from tpf_server.store.live.postgres_log import PostgresLog

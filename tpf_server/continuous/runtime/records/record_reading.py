@@ -154,8 +154,11 @@ def _decodable(column: pa.Array) -> pa.Array:
         pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.dictionary.type)
     ):
         return column
-    texts = column.dictionary.cast(pa.large_string())
-    return pa.DictionaryArray.from_arrays(column.indices, texts, safe=False)
+    return pa.DictionaryArray.from_arrays(column.indices, _texts(column.dictionary), safe=False)
+
+
+def _texts(views: pa.Array) -> pa.Array:
+    return views.cast(pa.large_string())
 
 
 def decoded(column: pa.Array) -> pa.Array:
