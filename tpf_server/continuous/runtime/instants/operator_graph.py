@@ -33,6 +33,7 @@ from tpf_client.sparql.algebra import (
     Values,
     VariableRef,
 )
+from tpf_client.sparql.depth import balanced
 from tpf_client.sparql.rewrite.visitor import join, transformed, with_parts
 from tpf_server.continuous.runtime.instants.csparql_query import (
     TIMESTAMP,
@@ -156,11 +157,8 @@ def _bgp(bgp: BGP, sources: Sources) -> Pattern:
 
 
 def _union(name: Variable, sources: Sources, there: Callable[[Term], Pattern]) -> Pattern:
-    result: Pattern | None = None
-    for graph in sources.names:
-        each = Join(Values((name,), ((graph,),)), there(graph))
-        result = each if result is None else Union(result, each)
-    return NOTHING if result is None else result
+    parts: list[Pattern] = [Join(Values((name,), ((at,),)), there(at)) for at in sources.names]
+    return balanced(Union, parts) if parts else NOTHING
 
 
 # The timestamp function: a further variable of each triple pattern that may give the answer.

@@ -48,9 +48,10 @@ def evaluations(monkeypatch) -> list[object]:
     found: list[object] = []
     whole = vars(static_cache)["evaluate_static"]
 
-    def evaluate(dataset, patterns, **more):
-        found.append(tuple(patterns))
-        return whole(dataset, patterns, **more)
+    def evaluate(dataset, patterns, *given, **more):
+        if not given:
+            found.append(tuple(patterns))
+        return whole(dataset, patterns, *given, **more)
 
     monkeypatch.setattr(static_cache, "evaluate_static", evaluate)
     return found
