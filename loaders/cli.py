@@ -8,7 +8,7 @@ from loaders.commands import load_feeds, load_ldes, load_sources, publishing, st
 
 load_app = typer.Typer(
     name="tpf-load", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
-    help="Turn real data into static facts, with Spark or in one process.",
+    help="Turn real data into stores and live facts, with Spark or in one process.",
 )  # fmt: skip
 
 LOADS: dict[str, Callable[..., None]] = {

@@ -162,8 +162,7 @@ class DatasetSettings:
     source: str = setting("", "a store (directory or URL), or RDF to index at start")
     live: bool | str | None = setting(
         None,
-        "live facts: on, off, or where their log is: a path or postgresql://…; "
-        "unset: on where a token is set",
+        "live facts: true, false, or their log: a path or postgresql://…; unset: true with a token",
     )
     annotation: str = setting(PLAIN, "how /{dataset} shows live facts: " + ", ".join(VIEW_NAMES))
     views: tuple[str, ...] = setting(VIEW_NAMES, "the views that are served at /{dataset}/{view}")
@@ -277,7 +276,7 @@ class Settings:
         "most connections that follow results of continuous queries; each holds a thread",
     )
     followers_per_address: int = setting(
-        32, "most connections that one address may have to follow either; 0: any number"
+        32, "most connections of one address that follow results, or changes; 0: any number"
     )
     change_followers: int = setting(
         0,
@@ -295,8 +294,7 @@ class Settings:
     )
     stream_patience: int = setting(
         0,
-        "milliseconds by which one stream of a C-SPARQL query may be behind another and be waited "
-        "for; not by the clock",
+        "milliseconds that a C-SPARQL query waits for a stream that is behind; not by the clock",
     )
     stream_ahead: int = setting(
         60_000, "milliseconds that an element may be ahead of the clock; beyond it is refused"
@@ -333,20 +331,21 @@ class Settings:
     )
     rspql_report: str = setting(
         "window close",
-        "when queries in RSP-QL answer that do not say it: window close, content change, "
-        "non-empty content, periodic with a duration; what holds together, with commas between",
+        "report policy of RSP-QL queries that state none: window close, content change, "
+        "non-empty content, periodic with a duration; several with commas",
     )
-    rspql_tick: str = setting("time", "where it is looked for these instants: time, batch or tuple")
+    rspql_tick: str = setting(
+        "time", "tick of RSP-QL queries that state none: time, batch or tuple"
+    )
     join_routing: str = setting(
         "reviewed",
-        "when it is decided how rows find their way through the joins of CQELS-QL: reviewed "
-        "(while the server runs), fixed (at registration) or per-tuple (for each row)",
+        "when the order of joins in CQELS-QL is chosen: reviewed (while the server runs), fixed "
+        "(at registration) or per-tuple (for each row)",
     )
     stream_kernel: str = setting(
         "compiled",
-        "what takes batches of records, where a query in CQELS-QL aggregates them by groups and "
-        "orders these: compiled (off where the package was built without a compiler) or off: the "
-        "operators",
+        "kernel for batches of records in CQELS-QL queries that order and limit groups: compiled "
+        "(off if the package was built without a compiler) or off",
     )
     spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
     spark_work: str = setting(
@@ -356,8 +355,8 @@ class Settings:
     )
     widen_steps: str = setting(
         "unstated",
-        "whose steps grow while evaluations of C-SPARQL take too long: unstated (of queries that "
-        "do not say COMPUTED EVERY), all or never",
+        "C-SPARQL queries whose steps grow under load: unstated (those without COMPUTED EVERY), "
+        "all or never",
     )
     remote_interval: float = setting(60.0, "seconds after which graphs of [remote] are read again")
     allow_service: tuple[str, ...] = setting(
@@ -371,9 +370,7 @@ class Settings:
     )
     declare: dict[str, str] = field(
         default_factory=dict,
-        metadata={
-            "help": "predicates that streams have, and no others: stream = IRIs between blanks"
-        },
+        metadata={"help": "the only predicates of a stream: stream = IRIs, separated by blanks"},
     )
     allow_streams: dict[str, str] = field(
         default_factory=dict,

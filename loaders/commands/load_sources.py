@@ -205,7 +205,7 @@ def _load(
     job: options.LoadJob,
 ) -> None:
     if static.output is None and not dynamic.requested:
-        raise typer.BadParameter("say what to write: --output, --facts or --streams")
+        raise typer.BadParameter("say what to write: --output, --facts, --streams or --history")
     if static.output is not None:
         load_static(make_source, static.output, static.form, job)
     dynamic.write(make_source, span, job)

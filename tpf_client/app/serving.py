@@ -160,7 +160,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 @app.command(no_args_is_help=True)
 def serve(
-    urls: Annotated[list[str], typer.Argument(help="URLs of datasets", metavar="URL...")],
+    urls: Annotated[
+        list[str], typer.Argument(help="URLs of datasets, or RDF files", metavar="URL...")
+    ],
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0: a free one")] = 8890,
     seconds: Annotated[
@@ -187,7 +189,7 @@ def serve(
         typer.Option(
             parser=seconds_from(0.1),
             metavar="SECONDS",
-            help="seconds between two looks at a followed answer, at least",
+            help="seconds between two evaluations of a followed answer, at least",
         ),
     ] = 1.0,
     allow_service: Annotated[
@@ -211,9 +213,7 @@ def serve(
     map_attribution: TilesAttribution = "",
     signal_: Annotated[
         bool,
-        typer.Option(
-            "--signal", help="look at once where a server tells that something has changed"
-        ),
+        typer.Option("--signal", help="evaluate at once when a server says that facts changed"),
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="refuse queries with functions that are not known")

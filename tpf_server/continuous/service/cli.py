@@ -501,27 +501,29 @@ def run(
     ] = None,
     declare: Annotated[
         list[str] | None,
-        typer.Option(help="IRI=PREDICATE of a stream in C-SPARQL: it has those given, no others"),
+        typer.Option(
+            help="IRI=PREDICATE: the stream IRI of C-SPARQL has only the given predicates"
+        ),
     ] = None,
     semantics: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(_POLICIES)}; where it is not given the queries tell"),
+        typer.Option(help=f"{', '.join(_POLICIES)}; default: detected from the queries"),
     ] = None,
     engine: Annotated[
         _EngineName, typer.Option(help="spark: for C-SPARQL only")
     ] = _EngineName.NATIVE,
     report: Annotated[
-        str, typer.Option(help="when queries in RSP-QL answer that do not say it")
+        str, typer.Option(help="report policy of RSP-QL queries that state none")
     ] = str(WINDOW_CLOSE),
     tick: Annotated[
-        str, typer.Option(help=f"where it is looked for that: {', '.join(TICKS)}")
+        str, typer.Option(help=f"tick of RSP-QL queries that state none: {', '.join(TICKS)}")
     ] = TICKS[0],
     routing: Annotated[
         str, typer.Option(help=f"of joins in CQELS-QL: {', '.join(ROUTINGS)}")
     ] = "reviewed",
     kernel: Annotated[
         str,
-        typer.Option(help=f"what takes batches of records in CQELS-QL: {', '.join(KERNELS)}"),
+        typer.Option(help=f"kernel for batches of records in CQELS-QL: {', '.join(KERNELS)}"),
     ] = "compiled",
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
