@@ -119,7 +119,7 @@ class ReplaySettings:
                 f"the speed of a replay must be at least {_SLOWEST:g}, not {self.speed}"
             )
         if self.speed == float("inf") and not self.original_instants:
-            raise SettingError("a replay without pauses keeps the original instants")
+            raise SettingError("a replay without pauses needs --original-instants")
         if self.start is not None and self.until is not None and self.start >= self.until:
             raise SettingError("a replay must end after it starts")
         if self.lead < timedelta(0):

@@ -69,7 +69,7 @@ class DynamicOutputs:
         measured = isinstance(feed, MeasurableFeed)
         if not measured:
             if work.engine is LoadEngine.SPARK:
-                raise typer.BadParameter("Spark writes what was recorded, not what is told now")
+                raise typer.BadParameter("Spark writes recordings, not live feeds")
             work = replace(work, engine=LoadEngine.LOCAL)
         feeds = chain((feed,), iter(make_source, None))
         work.run(

@@ -103,10 +103,10 @@ def write_or_publish(
     """Write a feed to files, or publish it as it arrives."""
     outputs = dynamic.requested + (server.push is not None)
     if not outputs:
-        raise typer.BadParameter("say what to write: --facts, --streams or --push")
+        raise typer.BadParameter("say what to write: --facts, --streams, --history or --push")
     if outputs > 1 and (is_web_url(path) or is_listener(path)):
         done = "polled" if is_web_url(path) else "listened at"
-        raise typer.BadParameter(f"a URL is {done} for one output: --facts, --streams or --push")
+        raise typer.BadParameter(f"a URL is {done} for one output only")
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(requests.Session())

@@ -101,7 +101,7 @@ def irail(
         _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
         return
     if static.output is not None:
-        raise typer.BadParameter("a URL is polled for one output: --facts, --streams or --push")
+        raise typer.BadParameter("a URL is polled for one output only, and not for --output")
     write_or_publish(
         lambda asking: asking.poll("irail", path, read_liveboard, period),
         path, dynamic, server, span, job,

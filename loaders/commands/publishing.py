@@ -126,7 +126,7 @@ def publish(given: PublishOptions) -> None:
         raise InputError(f"its name ends in none of {', '.join(MEDIA_TYPES)}", str(file))
     dataset = dataset_url(given.url)
     if is_stream(dataset):
-        raise SettingError("what a stream has told cannot be told otherwise: give a dataset")
+        raise SettingError("facts are published to datasets, not to streams")
     label = given.label
     body = content_of(file)
     token = given_token(given.token, given.token_file)

@@ -53,7 +53,7 @@ class Listener:
         self.name = name
         self._host, self._port = _address(url)
         if token is None and not _is_loopback(self._host):
-            raise SettingError(f"{url}: whoever is on the network could send facts: give a token")
+            raise SettingError(f"{url}: anybody could send facts: give a --receiver-token")
         self._read = read
         self._holds = holds
         self._token = token

@@ -329,7 +329,7 @@ class SparqlEndpoint:
             text = with_dataset(text, DatasetClause(*graphs))
         if _wants_events(accept):
             if at is not None:
-                raise RefusedError(HTTPStatus.BAD_REQUEST, "at: what is kept up to date begins now")
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "at: a followed answer begins now")
             return _EVENTS, self._follow(text, environ)
         reader_gone = environ.get("waitress.client_disconnected", lambda: False)
         while not self._turns.acquire(timeout=1):

@@ -149,7 +149,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     patches = request.mimetype in PATCH_MEDIA_TYPES
     if patches:
         if withdraws:
-            raise MediaTypeError("a patch says itself what it withdraws: POST it")
+            raise MediaTypeError("a patch states what it withdraws: POST it")
         patch = parse_patch(body)
     else:
         parsed = parse_body(body, request.mimetype)

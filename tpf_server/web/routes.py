@@ -67,7 +67,7 @@ def changes(site: Site, endpoint: Endpoint, request: Request) -> Response:
     live = endpoint.dataset.live
     if live is None or not endpoint.changes_url:
         name = endpoint.dataset.settings.name
-        raise NotFoundError(f"changes of dataset {name} are not told here")
+        raise NotFoundError(f"dataset {name} does not offer its changes")
     last = request.headers.get("Last-Event-ID") or request.args.get("after")
     if last is not None and not _NUMBER.fullmatch(last):
         raise RequestError(f"not the number of a batch: {last!r}")

@@ -548,7 +548,7 @@ def run(
     in milliseconds since 1970), the number of the query and the values, separated by tabulators.
     """
     if format is _Format.ARROW and (len(queries) > 1 or engine is _EngineName.SPARK or explain):
-        raise typer.BadParameter("the results of one query on the native engine are written so")
+        raise typer.BadParameter("--format arrow is for one query on the native engine")
     with _errors_in_a_line(), _opened(output, format) as out:
         replay = StreamReplay(
             [_text(each) for each in queries],

@@ -299,7 +299,7 @@ class Hosting:
             raise ContinuousQueryError(f"unknown semantics {semantics!r}: {names}")
         name = registration.name
         if name is not None and (not _NAME.fullmatch(name) or name in (".", "..")):
-            raise ContinuousQueryError(f"{name!r} cannot name a query: no URL could say it")
+            raise ContinuousQueryError(f"{name!r} cannot name a query: no URL can contain it")
         language = semantics or semantics_of(registration.text)
         if language in (CSPARQL, RSPQL) and registration.into is not None:
             raise ContinuousQueryError("REGISTER says in the text which stream is made")
@@ -315,8 +315,7 @@ class Hosting:
             query = parse_cqels(text, base)
             if not query.windows:
                 raise UnsupportedContinuousQueryError(
-                    "neither STREAM nor REGISTER: nothing would make this query emit; "
-                    "the datasets answer such queries once"
+                    "without STREAM or REGISTER this query would never emit: ask the datasets"
                 )
         said = query.registration if isinstance(query, CsparqlQuery) else None
         name_in_text = None if said is None else said.name
@@ -329,8 +328,7 @@ class Hosting:
             origin = origin_of(clause.endpoint[1:-1])
             if origin is None or origin not in allowed:
                 raise UnsupportedContinuousQueryError(
-                    f"SERVICE {clause.endpoint}: its server is none that the setting "
-                    "allow_service names"
+                    f"SERVICE {clause.endpoint}: its server is not in the setting allow_service"
                 )
         return ParsedRegistration(registration, language, query, name_in_text)
 

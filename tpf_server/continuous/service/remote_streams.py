@@ -403,9 +403,8 @@ class RemoteStreams:
             here = iri.startswith(self._base) or not iri.startswith(("http://", "https://"))
             if not here and not self.allowed(stream) and stream not in local:
                 raise UnsupportedContinuousQueryError(
-                    f"{stream} is at no server that the setting allow_streams names, and no stream "
-                    f"here (those begin with {self._base}): make it first where its elements are "
-                    "pushed here"
+                    f"{stream} is at no server in the setting allow_streams, and no stream here "
+                    f"(these begin with {self._base}): to push its elements here, create it first"
                 )
 
     def take(self, hosted: HostedQuery) -> None:

@@ -222,8 +222,7 @@ def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
         )
     if says_now(parsed.query):
         raise UnsupportedContinuousQueryError(
-            f"{_word(parsed.text, 'NOW')}NOW() cannot be said on Spark, which evaluates many "
-            "instants at once; only natively"
+            f"{_word(parsed.text, 'NOW')}NOW() cannot be evaluated on Spark; only natively"
         )
     for service in parsed.services:
         raise UnsupportedContinuousQueryError(

@@ -146,7 +146,7 @@ def test_a_server_asks_only_where_its_settings_allow_it(
         "http://other.test:80/",
     ):
         refused = site.register(texts(url)[language])
-        reason = f"SERVICE <{url}>: its server is none that the setting allow_service names"
+        reason = f"SERVICE <{url}>: its server is not in the setting allow_service"
         assert (refused.status_code, refused.json()["detail"]) == (422, reason)
     assert site.register(texts(f"{origin}/another/path")[language]).status_code == 201
     assert len(endpoint.asked) > 0

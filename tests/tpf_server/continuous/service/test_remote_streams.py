@@ -176,7 +176,7 @@ def test_a_stream_that_is_elsewhere_is_refused_unless_a_setting_allows_it(
     """But for one that is here under such a name."""
     site = Site()
     refused = site.register(text, **options)
-    reason = f"<{FAR}> is at no server that the setting allow_streams names, and no stream here"
+    reason = f"<{FAR}> is at no server in the setting allow_streams, and no stream here"
     assert refused.status_code == 422
     assert refused.json()["detail"].startswith(reason)
     assert site.service.streams() == []

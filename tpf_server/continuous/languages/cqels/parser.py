@@ -70,8 +70,7 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         query, services = with_graphs(Parser(text, base, streams.dialect()).query())
     if says_now(query):
         raise UnsupportedContinuousQueryError(
-            "NOW() cannot be said in CQELS-QL: it changes where no element comes; "
-            "C-SPARQL and RSP-QL have it, and each emission has its instant"
+            "CQELS-QL has no NOW(): use C-SPARQL or RSP-QL, or the instant of each emission"
         )
     if query.form in ("CONSTRUCT", "DESCRIBE") and isinstance(query.pattern, Project):
         # A variable that the template lacks, or that is not described, is one that nobody needs.
