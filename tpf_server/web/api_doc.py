@@ -156,22 +156,22 @@ _CONTEXT: dict[str, Any] = {
 }  # fmt: skip
 _STATUSES = {
     201: ("Created", "It is there, or was published, durably."),
-    204: ("No content", "It was done; there is nothing to say."),
-    303: ("See other", "Location is the page that tells."),
+    204: ("No content", "It was done."),
+    303: ("See other", "Location is the page about it."),
     304: ("Not modified", "The client's copy is still right."),
     400: ("Bad request", "A term, page, label or body is malformed; the detail quotes it."),
     401: ("Unauthorized", "It needs the bearer token."),
-    403: ("Forbidden", "It is off."),
+    403: ("Forbidden", "The server or the dataset does not offer it."),
     404: ("Not found", "There is no such thing."),
     405: ("Method not allowed", "The Allow header says which methods are."),
     406: ("Not acceptable", "None of the formats that the client accepts can be made."),
-    409: ("Conflict", "The state of what is there does not allow it."),
-    410: ("Snapshot expired", "The page is no longer kept; start again at the first one."),
+    409: ("Conflict", "A limit is reached, the name is taken, or queries use the stream."),
+    410: ("Gone", "The page or event is no longer kept; start again at the first one."),
     411: ("Length required", "The body does not say how long it is."),
     413: ("Body too large", "The body is over the server's limit."),
     415: ("Unsupported media type", "The body is in no format of RDF that the server reads."),
-    422: ("Facts refused", "A fact has no label, has ended or overlaps another; nothing changed."),
-    503: ("Busy", "Too many bodies are arriving; Retry-After says when to try again."),
+    422: ("Refused", "A label is missing, over or overlaps; or the query is not supported."),
+    503: ("Unavailable", "A store fails, or there are too many bodies or followers: try later."),
 }
 
 
