@@ -263,7 +263,7 @@ class Engine(TickEngine):
 
         Raises:
             ElementError: a predicate is no IRI.
-            EngineLimitError: queries rest on other declared ones.
+            ConflictError: queries rest on other declared ones.
         """
         declared = frozenset([canonical_term(self.name(each)) for each in predicates])
         read = self.instants.readers.read(self.name(stream))

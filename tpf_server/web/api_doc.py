@@ -165,12 +165,13 @@ _STATUSES = {
     404: ("Not found", "There is no such thing."),
     405: ("Method not allowed", "The Allow header says which methods are."),
     406: ("Not acceptable", "None of the formats that the client accepts can be made."),
-    409: ("Conflict", "A limit is reached, the name is taken, or queries use the stream."),
+    409: ("Conflict", "The name is taken, or queries use the stream."),
     410: ("Gone", "The page or event is no longer kept; start again at the first one."),
     411: ("Length required", "The body does not say how long it is."),
     413: ("Body too large", "The body is over the server's limit."),
     415: ("Unsupported media type", "The body is in no format of RDF that the server reads."),
     422: ("Refused", "A label is missing, over or overlaps; or the query is not supported."),
+    429: ("Limit reached", "There are as many queries as the server allows."),
     503: ("Unavailable", "A store fails, or there are too many bodies or followers: try later."),
 }
 

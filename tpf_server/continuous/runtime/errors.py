@@ -16,6 +16,7 @@ ServerError
     ├── ElementError                 400
     ├── TimestampError               400
     ├── EngineLimitError             429
+    │   ├── ConflictError            409
     │   ├── WindowLimitError         429
     │   ├── JoinLimitError           429
     │   └── BacklogError             429
@@ -166,6 +167,13 @@ class EngineLimitError(ContinuousError):
 
     status = 429
     title = "Limit reached"
+
+
+class ConflictError(EngineLimitError):
+    """A query has that name already, or reads that stream with other predicates."""
+
+    status = 409
+    title = "Conflict"
 
 
 class WindowLimitError(EngineLimitError):

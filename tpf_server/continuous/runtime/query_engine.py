@@ -19,6 +19,7 @@ from tpf_server.continuous.runtime.elements.elements import (
     date_time_of,
 )
 from tpf_server.continuous.runtime.errors import (
+    ConflictError,
     ElementError,
     EngineClosedError,
     EngineLimitError,
@@ -222,7 +223,7 @@ class QueryEngine:
         if name is None:
             return next(name for name in map(str, self._names) if name not in self.queries)
         if name in self.queries:
-            raise EngineLimitError(f"there is a query {name!r} already")
+            raise ConflictError(f"there is a query {name!r} already")
         return name
 
     def _begun(self, registered: Any) -> None:

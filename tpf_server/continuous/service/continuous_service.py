@@ -396,7 +396,7 @@ class ContinuousService:
 
         Raises:
             StreamNameError: its name is no IRI.
-            EngineLimitError: queries read other predicates in it.
+            ConflictError: queries read other predicates in it.
         """
         with self._lock:
             new = self._streams.create(name, predicates)

@@ -32,9 +32,9 @@ from tpf_server.continuous.languages.rspql.rspql_query import (
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.elements.elements import iso, milliseconds
 from tpf_server.continuous.runtime.errors import (
+    ConflictError,
     ContinuousError,
     ContinuousQueryError,
-    EngineLimitError,
     UnknownQueryError,
     UnsupportedContinuousQueryError,
 )
@@ -340,7 +340,7 @@ class Hosting:
             name = None if name_in_text is None else _last_segment(name_in_text)
             name = name or next(n for n in map(str, self._numbers) if n not in self.queries)
         if name in self.queries:
-            raise EngineLimitError(f"there is a query {name!r} already")
+            raise ConflictError(f"there is a query {name!r} already")
         if name_in_text is None:
             kept = replace(kept, name=name)
         log = self._log()

@@ -71,7 +71,7 @@ CONTINUOUS_RESOURCES: Final = {
         "A stream, by its IRI or a relative one.",
         {
             "GET": Operation("See how much came through it", None, None, (401, 403, 404)),
-            "PUT": Operation("Make a stream", None, None, (201, 204, *_CHANGE, 411, 413, 415)),
+            "PUT": Operation("Make a stream", None, None, (201, 204, *_CHANGE, 409, 411, 413, 415)),
             "POST": Operation("Push elements", None, None, (*_CHANGE, 404, 411, 413, 415, 503)),
             "DELETE": Operation("Forget a stream", None, None, (204, *_CHANGE, 404, 409)),
         },
@@ -82,7 +82,7 @@ CONTINUOUS_RESOURCES: Final = {
         {
             "GET": Operation("List the queries", None, None, (401, 403)),
             "POST": Operation(
-                "Start a query", "query", None, (201, *_CHANGE, 409, 411, 413, 415, 422)
+                "Start a query", "query", None, (201, *_CHANGE, 409, 411, 413, 415, 422, 429)
             ),
         },
     ),

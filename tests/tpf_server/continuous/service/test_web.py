@@ -443,8 +443,8 @@ def test_what_is_refused_of_c_sparql(site):
     assert site.register(PERIODIC, semantics="paper").status_code == 400
     assert site.register(PERIODIC, name="other").status_code == 400
     assert site.register(PERIODIC, name="counts").status_code == 201
-    assert site.register(PERIODIC).status_code == 429
-    assert site.register(QUERY, name="counts").status_code == 429
+    assert site.register(PERIODIC).status_code == 409
+    assert site.register(QUERY, name="counts").status_code == 409
     assert site.register(QUERY, name="a/b").status_code == 400
 
 

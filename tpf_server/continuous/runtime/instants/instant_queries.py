@@ -14,9 +14,9 @@ from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_server.continuous.runtime.elements.elements import graph_of
 from tpf_server.continuous.runtime.errors import (
+    ConflictError,
     ContinuousError,
     ElementError,
-    EngineLimitError,
     FailedEvaluationError,
     JoinLimitError,
     UnsupportedContinuousQueryError,
@@ -166,7 +166,7 @@ class Declarations:
         before = self.declared.get(stream, predicates)
         if read and before != predicates:
             # Plans rest on what it lacks.
-            raise EngineLimitError(f"{stream} is read already, with {', '.join(sorted(before))}")
+            raise ConflictError(f"{stream} is read already, with {', '.join(sorted(before))}")
         self.declared[stream] = predicates
 
     def check(self, stream: Term, predicates: Iterable[str]) -> None:
