@@ -98,7 +98,7 @@ def _restore(dataset: str, file: str | None, config: str | None, **flags: Any) -
     location = _log_of(dataset, config, flags)
     now = to_micros(SystemClock().now())
     newest = restore(location, Path(file) if file else None, now, dataset)
-    click.echo(f"tpf-server: {dataset} goes on behind batch {newest}", err=True)
+    click.echo(f"tpf-server: {dataset} continues after batch {newest}", err=True)
 
 
 BACKUP_COMMANDS: Final = {
@@ -116,10 +116,10 @@ BACKUP_COMMANDS: Final = {
             *_OPTIONS,
         ],
         callback=_restore,
-        help="Put the backup FILE in the place of the live facts of DATASET; without FILE, go on "
-        "with what is left of them where some were lost. Servers that run show it at once, unless "
-        "the log could not be read (it is put aside then): start them again. Numbers of batches "
-        "that were given are not given again.",
+        help="Replace the live facts of DATASET by the backup FILE; without FILE, continue with "
+        "what is left of a log that lost batches. Running servers show the result at once; if the "
+        "log could not be read (it is renamed to .damaged), restart them. Batch numbers are never "
+        "reused.",
     ),
 }
 """The commands, by what stands first on the command line."""

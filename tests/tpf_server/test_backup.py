@@ -37,7 +37,7 @@ def test_a_backup_is_taken_and_restored_while_the_server_runs(
         server.publish("trains", [quad("two", "p", "o")], END)
         assert names(server) == {"one", "two"}
         done = command.invoke(main, ["restore", "trains", "copy", "--config", "server.toml"])
-        assert done.stderr == "tpf-server: trains goes on behind batch 4\n"
+        assert done.stderr == "tpf-server: trains continues after batch 4\n"
         for _ in range(4):  # whichever worker answers
             assert names(server) == {"one"}
         server.publish("trains", [quad("three", "p", "o")], END)

@@ -36,7 +36,7 @@ _MAX_COMPARISONS = 250_000
 
 _LOCAL_NAME = re.compile(r"\w(?:[\w.-]*[\w-])?")
 
-STATIC = "nothing in this dataset is labelled: its answer cannot change"
+STATIC = "nothing in this dataset is labelled: without --keep-checking it is answered once"
 
 
 Prefixes: TypeAlias = Mapping[str, str]
