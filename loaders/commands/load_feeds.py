@@ -183,7 +183,7 @@ def json(
     period: float = 30.0,
     quiet: bool = False,
 ) -> None:
-    """Whatever a URL says in JSON: each answer holds until the next one."""
+    """JSON or JSON-LD at a URL that is polled: each answer holds until the next one."""
     if not is_web_url(url):
         raise typer.BadParameter(f"not a URL that can be polled: {url!r}")
     read = reader_of_json(None if context is None else input_place(context))

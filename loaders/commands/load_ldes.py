@@ -115,7 +115,7 @@ class Following:
 
 @grouped
 def ldes(given: Following) -> None:
-    """A Linked Data Event Stream: what it says, followed into a dataset; or as it is now."""
+    """Follow a Linked Data Event Stream into a dataset, or write its present facts to a file."""
     for each in (given.url, *(given.allow_link or ())):
         if not is_web_url(each):
             raise typer.BadParameter(f"not a URL that can be followed: {each!r}")

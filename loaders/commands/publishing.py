@@ -119,7 +119,7 @@ class PublishOptions:
 
 @grouped
 def publish(given: PublishOptions) -> None:
-    """A file of facts, annotated or with one label for all; a correction; or a withdrawal."""
+    """Publish a file of facts, annotated or with one label; or withdraw them."""
     file = input_place(given.path)
     media_type = MEDIA_TYPES.get(file.suffix)
     if media_type is None:

@@ -111,7 +111,7 @@ def taxi(
     replay: Replay,
     hold: float = 1800.0,
 ) -> None:
-    """Taxi trips of the DEBS Grand Challenge 2015, told when they end."""
+    """Taxi trips of the DEBS Grand Challenge 2015, published when they end."""
     replay.run(lambda: Taxi(path, holds=timedelta(seconds=hold)), url)
 
 
