@@ -253,7 +253,7 @@ def query(
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:
-            _fail(f"no complete answer within {seconds:g} s")
+            _fail(f"no complete answer within {seconds} s")
         except ClientError as error:
             _fail(str(error))
         if plan is not None and not watch:
