@@ -174,7 +174,7 @@ def query(
         bool,
         typer.Option(
             "--strict",
-            help="refuse unknown functions; else a call is an error, as of a bad argument",
+            help="refuse unknown functions; otherwise a call is an error, as SPARQL has it",
         ),
     ] = False,
     explain: Annotated[

@@ -171,7 +171,7 @@ _STATUSES = {
     413: ("Body too large", "The body is over the server's limit."),
     415: ("Unsupported media type", "The body is in no format of RDF that the server reads."),
     422: ("Refused", "A label is missing, over or overlaps; or the query is not supported."),
-    429: ("Limit reached", "There are as many queries as the server allows."),
+    429: ("Limit reached", "More queries, or rows of one, than the server allows."),
     503: ("Unavailable", "A store fails, or there are too many bodies or followers: try later."),
 }
 
