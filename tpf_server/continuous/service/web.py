@@ -71,7 +71,9 @@ CONTINUOUS_RESOURCES: Final = {
         "A stream, by its IRI or a relative one.",
         {
             "GET": Operation("See how much came through it", None, None, (401, 403, 404)),
-            "PUT": Operation("Make a stream", None, None, (201, 204, *_CHANGE, 409, 411, 413, 415)),
+            "PUT": Operation(
+                "Make a stream", None, None, (201, 204, *_CHANGE, 409, 411, 413, 415, 503)
+            ),
             "POST": Operation("Push elements", None, None, (*_CHANGE, 404, 411, 413, 415, 503)),
             "DELETE": Operation("Forget a stream", None, None, (204, *_CHANGE, 404, 409)),
         },
@@ -82,7 +84,7 @@ CONTINUOUS_RESOURCES: Final = {
         {
             "GET": Operation("List the queries", None, None, (401, 403)),
             "POST": Operation(
-                "Start a query", "query", None, (201, *_CHANGE, 409, 411, 413, 415, 422, 429)
+                "Start a query", "query", None, (201, *_CHANGE, 409, 411, 413, 415, 422, 429, 503)
             ),
         },
     ),
@@ -91,13 +93,13 @@ CONTINUOUS_RESOURCES: Final = {
         "A continuous query: its state and plan.",
         {
             "GET": Operation("See its state and plan", None, None, (401, 403, 404)),
-            "DELETE": Operation("Stop a query", None, None, (204, *_CHANGE, 404, 409)),
+            "DELETE": Operation("Stop a query", None, None, (204, *_CHANGE, 404)),
         },
     ),
     "results": Resource(
         "/queries/<name>/results",
         "What a continuous query has found.",
-        {"GET": Operation("Follow results", None, None, (401, 403, 404, 406, 410, 503))},
+        {"GET": Operation("Follow results", None, None, (400, 401, 403, 404, 406, 410, 503))},
     ),
 }
 """By the names of their rules."""
