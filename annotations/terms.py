@@ -80,7 +80,7 @@ _UNESCAPES = {
     "\\": "\\", '"': '"', "'": "'", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f",
 }  # fmt: skip
 _NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\\\ud800-\\udfff]')
-_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*(--(ltr|rtl))?")
+_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*+(--(ltr|rtl))?")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _STARTS_NAME = (
     "0-9A-Z_a-z:\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d"

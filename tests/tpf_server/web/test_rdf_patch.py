@@ -2,6 +2,7 @@
 
 import random
 import re
+import tracemalloc
 
 import pytest
 import rdflib
@@ -99,6 +100,18 @@ def test_a_patch_cannot_grow_without_bound() -> None:
     lines = "".join(f"A p:{n} p:{n} p:{n} .\n" for n in range(600))
     with pytest.raises(BodyError, match="too long"):
         parse_patch((prefix + lines).encode())
+
+
+def test_a_long_literal_takes_little_more_memory_than_its_text() -> None:
+    body = b'A <x:a> <x:p> "%s"@en%s .' % (b"y" * 300_000, b"-x" + b"-a" * 50_000)
+    parse_patch(body)
+    tracemalloc.start()
+    try:
+        parse_patch(body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * len(body)
 
 
 def test_what_is_no_text() -> None:
