@@ -44,6 +44,7 @@ from tpf_server.workers import (
     MULTIPROCESS_VARIABLE,
     THREADS,
     WORKER_VARIABLE,
+    OneLine,
 )
 
 _START_SECONDS = 120
@@ -271,6 +272,10 @@ def _heed(flag: threading.Event, action: Callable[[], None]) -> None:
 
 
 _LOGGING = {
+    "formatters": {
+        "generic": {"format": "[%(levelname)s] %(message)s"},
+        "access": {"()": OneLine},
+    },
     "handlers": {
         name: {
             "formatter": formatter,
@@ -278,7 +283,7 @@ _LOGGING = {
             "stream": "ext://sys.stderr",
         }
         for name, formatter in (("console", "generic"), ("access", "access"))
-    }
+    },
 }
 
 

@@ -1,5 +1,6 @@
 """Share constants and the supervision of workers, without loading any of the workers' code."""
 
+import logging
 from typing import Final
 
 WORKER_VARIABLE: Final = "TPF_WORKER_CONFIGURATION"
@@ -34,3 +35,10 @@ large page, it costs as much as the page when the next one takes it again.
 THREADS: Final = MOST_AT_ONCE + 1
 """Threads of a worker: one at least is left for readers. They share one interpreter lock, so more
 of them would only hand it over more often."""
+
+
+class OneLine(logging.Formatter):
+    """Write a record as one line: the path of a request may have line ends and escapes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return repr(super().format(record))[1:-1]

@@ -48,9 +48,11 @@ def test_the_access_log_has_a_line_per_request(tmp_path: Path) -> None:
     with logged(tmp_path, "a.nt", "--access-log") as (url, log):
         requests.get(f"{url}a?page=0", timeout=30)
         requests.head(f"{url}a", timeout=30)
+        requests.get(f"{url}%0aforged%1b[2J", timeout=30)
     lines = [line for line in log.read_text().splitlines() if "readyz" not in line]
     assert sum('"GET /a HTTP/1.1" 400' in line for line in lines) == 1
     assert sum('"HEAD /a HTTP/1.1" 200' in line for line in lines) == 1
+    assert sum(r'"GET /\nforged\x1b[2J HTTP/1.1" 404' in line for line in lines) == 1
 
 
 @pytest.mark.parametrize("end", [psutil.Process.terminate, psutil.Process.kill])
