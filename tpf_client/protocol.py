@@ -20,6 +20,8 @@ _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?", re.ASCII)
 
 MAX_BODY = 2**18
 """Bytes of a request's body at most."""
+_LONGEST_ACCEPT = 4096
+"""Characters of what a request accepts at most: it takes time."""
 
 
 class RefusedError(Exception):
@@ -150,6 +152,9 @@ def weighted(accept: str) -> Iterator[tuple[str, float]]:
 
 def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, str]) -> str:
     """Negotiate the media type (RFC 9110, section 12.5.1), by default our first."""
+    if len(accept) > _LONGEST_ACCEPT:
+        reason = f"Accept has more than {_LONGEST_ACCEPT} characters"
+        raise RefusedError(HTTPStatus.BAD_REQUEST, reason)
     ranges = list(weighted(accept))
 
     def quality(media_type: str) -> float:

@@ -118,6 +118,7 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
 
 ASKED = "query=ASK%7B%7D"
 INSIDE = urlencode({"query": "ASK { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }"})
+IMAGE = {"HTTP_SEC_FETCH_MODE": "no-cors"}
 POSTED: dict[str, Any] = {"method": "POST", "CONTENT_TYPE": "application/sparql-query"}
 
 
@@ -149,6 +150,9 @@ POSTED: dict[str, Any] = {"method": "POST", "CONTENT_TYPE": "application/sparql-
         ({"query": ASKED, "HTTP_ORIGIN": "http://[:::]"}, 403, "[:::]"),
         ({"query": ASKED, "HTTP_ORIGIN": "https://page.example"}, 403, "page.example"),
         ({"query": ASKED, "HTTP_ORIGIN": "null"}, 403, "null"),
+        ({"query": ASKED, **IMAGE, "HTTP_SEC_FETCH_SITE": "cross-site"}, 403, "another origin"),
+        ({"query": ASKED, **IMAGE, "HTTP_SEC_FETCH_SITE": "same-site"}, 403, "another origin"),
+        ({"query": ASKED, "HTTP_ACCEPT": "a/b," * 1025}, 400, "4096"),
         ({"query": INSIDE}, 400, "10.0.0.1"),
         ({"method": "POST", "body": b"ASK {}", "CONTENT_TYPE": "text/plain"}, 415, "sparql-query"),
         ({**POSTED, "body": b"\xff"}, 400, "UTF-8"),
