@@ -304,7 +304,7 @@ class _Reply(NamedTuple):
 
     status: int
     headers: Mapping[str, str]
-    stream: Callable[[int | None], Iterator[bytes]]
+    stream: Callable[[int], Iterator[bytes]]
 
 
 class _Route(NamedTuple):
@@ -418,11 +418,9 @@ def _close(idle: dict[str, list[_Connection | _SecureConnection]]) -> None:
 
 
 def _pieces(reply: _Reply, *, eager: bool = False) -> Iterator[bytes]:
-    size: int | None = _PIECE
-    if eager:
-        chunked = reply.headers.get("Transfer-Encoding", "").lower() == "chunked"
-        size = None if chunked else 1
-    return reply.stream(size)
+    # A chunk comes as far as it goes; without chunks, so many bytes are waited for.
+    chunked = reply.headers.get("Transfer-Encoding", "").lower() == "chunked"
+    return reply.stream(1 if eager and not chunked else _PIECE)
 
 
 class Transport:

@@ -11,6 +11,7 @@ import pytest
 from annotations.clock import SystemClock
 from annotations.event_reader import ServerEvent
 from tests.support.threaded import in_thread
+from tpf_client.errors import SourceError
 from tpf_client.fragments.threaded_fetcher import ThreadedFetcher
 
 
@@ -59,3 +60,25 @@ def test_an_event_is_what_the_standard_says(read: Read) -> None:
 def test_whatever_identifier_a_server_gave_it_gets_back(read: Read, last: str) -> None:
     read("", last)
     assert Events.seen == [last.strip()]
+
+
+class Endless(Events):
+    """Sends a chunk that does not end."""
+
+    def do_GET(self) -> None:
+        """Send a part of it, and wait until the reader goes."""
+        self.protocol_version = "HTTP/1.1"
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"%x\r\ndata: %b" % (2**40, b"x" * 2**18))
+        self.rfile.read(1)
+
+
+def test_a_chunk_without_an_end_is_an_event_that_is_too_long() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    url = f"http://127.0.0.1:{server.server_port}/"
+    with in_thread(server), closing(ThreadedFetcher(clock=SystemClock())) as fetcher:
+        events = fetcher.events(url, None, 1.0, threading.Event(), 1000)
+        with pytest.raises(SourceError, match="more than 1000 characters"):
+            next(iter(events))
