@@ -95,7 +95,8 @@ def _ask(
             if not answer.ok and answer.status_code not in accepted:
                 raise InputError(f"HTTP {answer.status_code} {answer.reason}", url)
             content = bytearray()
-            for chunk in answer.iter_content(_CHUNK):
+            # As it comes: who is late is not waited for until there is so much.
+            while chunk := answer.raw.read1(_CHUNK, decode_content=True):
                 content += chunk
                 if late.is_set():
                     return

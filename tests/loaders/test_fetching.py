@@ -1,12 +1,15 @@
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import requests
 
+from loaders import fetching
 from loaders.errors import InputError
 from loaders.fetching import checked_response, fetched, fetched_pages, host_parts
 from tests.loaders.facts_server import listening
+from tests.support.eventually import eventually
 
 
 class Page:
@@ -49,6 +52,26 @@ def test_whatever_goes_wrong_is_told() -> None:
 
     with pytest.raises(InputError, match="http://h/: an answer that is cut short or damaged"):
         checked_response(Broken(), "http://h/")
+
+
+def test_a_request_that_was_given_up_ends(
+    session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+
+    def drip(_environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        while not released.wait(0.01):
+            yield b"\n"
+
+    monkeypatch.setattr(fetching, "_SECONDS", 0.2)
+    with listening(drip) as origin:
+        try:
+            with pytest.raises(InputError, match="no complete answer"):
+                fetched(session, origin)
+            eventually(lambda: not any("_ask" in each.name for each in threading.enumerate()))
+        finally:
+            released.set()
 
 
 @pytest.mark.parametrize("following", ["http://elsewhere.example/", "http://a\N{ACCOUNT OF}b/"])

@@ -134,6 +134,9 @@ class _BodyReader(io.RawIOBase):
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
+    def read1(self, size: int = -1) -> bytes:
+        return self.read(size) or b""
+
     def close(self) -> None:
         if not self.closed and self._close is not None:
             self._close()
