@@ -1,6 +1,8 @@
 """Words that several parts say."""
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 
 @cache
@@ -14,6 +16,18 @@ def user_agent(program: str) -> str:
         return program
     urls = dict(each.split(", ", 1) for each in about.get_all("Project-URL", ()))
     return f"{program}/{about['Version']} (+{urls['Homepage']})"
+
+
+def bearer(token: str) -> Callable[[Any], Any]:
+    """Return what adds a token, unless empty, to a request of `requests`."""
+
+    def authorize(request: Any) -> Any:
+        # Among the headers that are given, a .netrc would win.
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+    return authorize
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

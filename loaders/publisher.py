@@ -17,6 +17,7 @@ from annotations.clock import Clock
 from annotations.instants import format_instant, to_micros
 from annotations.labels import Expiration, Label
 from annotations.terms import Quad
+from annotations.wording import bearer
 from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
 from loaders.fetching import host_parts
 from loaders.outputs import line_of
@@ -53,8 +54,7 @@ class Sender(ABC):
         self._session = session or requests.Session()
         self._owns_session = session is None
         self._headers = {"Content-Type": self._media_type}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._authorize = None if token is None else bearer(token)
         self._attempts = attempts
         self._jitter = random.Random(url)  # noqa: S311 - spreads retries, keeps no secret
 
@@ -87,6 +87,7 @@ class Sender(ABC):
                     params=parameters,
                     data=body,
                     headers=self._headers,
+                    auth=self._authorize,
                     timeout=_SECONDS,
                     # A redirected request would become a GET.
                     allow_redirects=False,

@@ -8,6 +8,7 @@ from uuid import uuid4
 from annotations.clock import Clock, SystemClock
 from annotations.instants import format_instant
 from annotations.seconds import check_seconds
+from annotations.wording import bearer
 from tpf_client.errors import ConnectionFailedError, HttpError, ParseError, check_argument
 from tpf_client.sparql.results import python_term
 
@@ -83,9 +84,6 @@ def publish(
         parameters["expiration"] = format_instant(end)
     if valid is not None:
         parameters["initial"], parameters["final"] = map(format_instant, valid)
-    headers = {"Content-Type": "application/n-quads"}
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
     target = f"{url.rstrip('/')}/facts"
     body = _n_quads(facts).encode()
     own = session is None
@@ -95,7 +93,8 @@ def publish(
             target,
             params=parameters,
             data=body,
-            headers=headers,
+            headers={"Content-Type": "application/n-quads"},
+            auth=None if token is None else bearer(token),
             timeout=_SECONDS,
             allow_redirects=False,  # it would become a GET
         )

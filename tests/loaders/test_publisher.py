@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import requests
@@ -10,6 +11,9 @@ from annotations.labels import Expiration
 from annotations.terms import Quad, Term
 from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
 from loaders.publisher import Publisher, is_stream
+from tpf_client import publish as python_publish
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.spark.server_stream import ServerStream
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LABEL = Expiration(NOON + timedelta(hours=1))
@@ -22,6 +26,20 @@ URL = "http://h.example/trains"
 
 def publish(clock: ManualClock, url: str = URL) -> int:
     return Publisher(url, clock).publish(QUADS, LABEL, "b")
+
+
+@responses.activate
+def test_a_netrc_takes_the_place_of_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine h.example login user password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    responses.post(f"{URL}/facts", json={"sequence": 1, "repeated": False})
+    Publisher(URL, ManualClock(NOON), "t").publish(QUADS, LABEL, "b")
+    python_publish(URL, "<urn:s> <urn:p> <urn:o> .", expires_in=1, token="t")
+    answer = PeriodicAnswer("q", 1, "CONSTRUCT", (), ((Term("<urn:a>"),) * 3,))
+    ServerStream(f"{URL}/facts", "t").write("b", [answer])
+    assert [each.request.headers["Authorization"] for each in responses.calls] == ["Bearer t"] * 3
 
 
 @responses.activate

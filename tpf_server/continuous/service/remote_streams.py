@@ -25,6 +25,7 @@ from annotations.clock import Clock
 from annotations.event_reader import EventReader, ServerEvent, event_headers
 from annotations.terms import Term
 from annotations.urls import origin_of
+from annotations.wording import bearer
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.elements.elements import (
@@ -77,7 +78,7 @@ class _Link(ABC):
 
     def __init__(self, url: str, token: str, clock: Clock) -> None:
         self.url = url
-        self._token = token
+        self._authorize = bearer(token)
         self._clock = clock
         self._stopped = threading.Event()
         self._failure: str | None = None
@@ -122,12 +123,6 @@ class _Link(ABC):
                 pause = _FIRST_PAUSE if self._taken > before else min(2 * pause, _LONGEST_PAUSE)
                 wait = max(pause, timedelta(seconds=self._retry))
                 self._clock.wait_until(self._clock.now() + wait, self._stopped)
-
-    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        # Not among the headers: there a .netrc would win.
-        if self._token:
-            request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
 
     def _fail(self, reason: str) -> RemoteStreamError:
         return RemoteStreamError(f"{self.url}: {reason}")

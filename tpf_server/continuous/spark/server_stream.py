@@ -11,6 +11,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from annotations.wording import bearer
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 
@@ -18,6 +19,7 @@ _RETRIES: Final = Retry(
     total=5, backoff_factor=0.2, status_forcelist=(429, 503), allowed_methods=None,
     raise_on_status=False,
 )  # fmt: skip
+_HEADERS: Final = {"Content-Type": "application/x-ndjson"}
 _TIMEOUT: Final = 30.0
 """Seconds."""
 
@@ -35,9 +37,7 @@ class ServerStream:
         self.repeated = 0
         self._url = url
         self._session = session
-        self._headers = {"Content-Type": "application/x-ndjson"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._authorize = None if token is None else bearer(token)
 
     def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
         """Push the triples of a micro-batch; those of an instant are one element."""
@@ -51,8 +51,8 @@ class ServerStream:
         body = "\n".join(lines).encode()
         try:
             response = self._session.post(
-                self._url, body, params={"batch": batch}, headers=self._headers, timeout=_TIMEOUT,
-                allow_redirects=False,
+                self._url, body, params={"batch": batch}, headers=_HEADERS, timeout=_TIMEOUT,
+                auth=self._authorize, allow_redirects=False,
             )  # fmt: skip
         except requests.RequestException as error:
             raise ContinuousError(f"{self._url} cannot be reached: {error}") from error
