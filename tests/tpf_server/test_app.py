@@ -57,6 +57,11 @@ def test_an_application_embeds_the_fragments(host: Flask, served: Served) -> Non
     assert client.get("/ld/query/words.json").mimetype == "application/json"
 
 
+def test_a_hook_around_the_fragments_may_answer(host: Flask) -> None:
+    host.before_request(lambda: Response("who is it?", 401))
+    assert host.test_client().get("/ld/trains").status_code == 401
+
+
 def test_rules_have_names_for_url_for(host: Flask) -> None:
     assert host.test_client().get("/where").text == "/ld/trains?page=2"
     with host.test_request_context():
