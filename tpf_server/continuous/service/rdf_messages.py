@@ -18,6 +18,7 @@ from typing import Final
 
 import pyoxigraph as ox
 
+from annotations.nesting import most_written
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.runtime.elements.elements import (
     RDF_TYPES,
@@ -79,6 +80,7 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
 
 def _documents(text: str) -> Iterator[tuple[int, str | ElementError]]:
     contexts: list[object] = []
+    size, left = 0, most_written(len(text))
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         try:
             message = read_json(line)
@@ -89,7 +91,13 @@ def _documents(text: str) -> Iterator[tuple[int, str | ElementError]]:
             yield number, ElementError("a message is a JSON object", number)
         elif list(message) == ["@context"]:
             contexts = _listed(message["@context"])
+            size = len(json.dumps(contexts))
         elif contexts:
+            left -= size
+            if left < 0:
+                reason = "with their contexts written out, the messages are too long"
+                yield number, ElementError(reason, number)
+                continue
             # Its own context is processed after the one that came before it.
             both = [*contexts, *_listed(message.pop("@context", []))]
             yield number, json.dumps({"@context": both, **message})

@@ -3,12 +3,15 @@
 import json
 
 import pyoxigraph as ox
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.event_reader import EventReader
 from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site
 from tpf_server.continuous.runtime.elements.elements import Element, graph_of
+from tpf_server.continuous.runtime.errors import ElementError
+from tpf_server.continuous.service import rdf_messages
 from tpf_server.continuous.service.rdf_messages import NDJSON_LD, read_messages
 
 LOG = {"Content-Type": "application/n-quads; version=1.2-messages"}
@@ -66,6 +69,15 @@ def test_a_document_keeps_its_graphs_and_adds_its_own_context() -> None:
         ("<urn:a>", "<urn:p>", '"1"'), ("<urn:a>", "<urn:q>", '"2"'),
     }  # fmt: skip
     assert (graph_of(other.triples), [*other.triples]) == (None, [("<urn:a>", "<urn:q>", '"3"')])
+
+
+def test_the_contexts_of_all_messages_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdf_messages, "most_written", lambda _: 100)
+    lines = ['{"@context": {"p": "urn:p"}}', *['{"@id": "urn:a", "p": "b"}'] * 7]
+    *read, last = read_messages("\n".join(lines), NDJSON_LD, 1)
+    assert [type(each) for each in read] == [Element] * 6
+    assert isinstance(last, ElementError)
+    assert last.line == 8
 
 
 def test_what_is_malformed_is_refused_with_its_line() -> None:
