@@ -21,6 +21,8 @@ _RELATION: Final = re.compile(r""";\s*rel\s*=\s*["']?([^"';]*)""", re.IGNORECASE
 _LONGEST: Final = 10_000
 _MOST_CONTEXTS: Final = 1_000
 """What is put in is longer than an address: a document with more of them is left as it is."""
+_LARGEST: Final = 2**23
+"""Bytes of a document to put them in: Python's objects take up to fifty times as many."""
 _TYPED: Final = (
     "apiDocumentation", "collection", "entrypoint", "expects", "first", "last", "mapping",
     "member", "next", "operation", "previous", "property", "returns", "search",
@@ -51,7 +53,7 @@ def documented_at(headers: Mapping[str, str]) -> str | None:
 
 def with_hydra_context(body: bytes) -> bytes:
     """Inline the contexts of Hydra into JSON-LD; no other context is fetched."""
-    if not 0 < body.count(_MARK) <= _MOST_CONTEXTS:
+    if len(body) > _LARGEST or not 0 < body.count(_MARK) <= _MOST_CONTEXTS:
         return body
     try:
         return json.dumps(_put_in(json.loads(body))).encode()

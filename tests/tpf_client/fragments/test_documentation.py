@@ -16,6 +16,7 @@ from tests.support.live_server import BASE, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
 from tpf_client.errors import OriginError, PageError, ParseError
+from tpf_client.fragments import documentation
 from tpf_client.fragments.documentation import documented_at, with_hydra_context
 
 EX = "http://example.org/"
@@ -152,3 +153,10 @@ def test_other_contexts_are_left() -> None:
         assert json.loads(with_hydra_context(body)) if body[:2] == b'{"' else True
         if body[:2] != b'{"':
             assert with_hydra_context(body) == body
+
+
+def test_a_large_document_is_not_made_objects_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"@context": "http://www.w3.org/ns/hydra/context.jsonld"}'
+    assert with_hydra_context(body) != body
+    monkeypatch.setattr(documentation, "_LARGEST", len(body) - 1)
+    assert with_hydra_context(body) is body
