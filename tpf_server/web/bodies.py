@@ -78,13 +78,16 @@ def authorize(request: Request, token: str, what: str) -> None:
 
 
 class BodyReader:
-    """Read the bodies of requests of one worker; `limit` is the most bytes."""
+    """Read the bodies of requests of one worker.
+
+    `limit` is the most bytes; `watched` bounds the time in which bodies are exchanged.
+    """
 
     def __init__(
         self, limit: int, watched: Callable[[str], AbstractContextManager[None]] | None = None
     ) -> None:
         self.limit = limit
-        self._watched = watched or nullcontext
+        self.watched = watched or nullcontext
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def read(self, request: Request) -> bytes:
@@ -97,7 +100,7 @@ class BodyReader:
         if not self._free.acquire(blocking=False):
             raise BusyError(f"{MOST_AT_ONCE} bodies are arriving already; try again")
         try:
-            with self._watched(request.remote_addr or ""):
+            with self.watched(request.remote_addr or ""):
                 body = request.stream.read(length)
         except (ClientDisconnected, OSError):
             body = b""

@@ -549,8 +549,10 @@ def _portions(
     *,
     follow: bool,
 ) -> Iterator[Sequence[tuple[int, _Portion]]]:
+    last = hosted.log.last
     while (result := hosted.log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
-        if not result and not follow:
+        # Who reads more slowly than results come would follow them without a slot.
+        if not follow and (not result or after >= last):
             return
         portion = read(result)
         if portion:

@@ -391,13 +391,19 @@ class _Views:
                 "address; "
                 "try again, or ask from time to time with ?follow=false"
             )
-        chunks = write(hosted, after, follow=follow)
+        chunks = self._sent(write(hosted, after, follow=follow), request.remote_addr or "")
         response = Response(chunks, content_type=LOG_TYPE if accepted == LOG else accepted)
         if follow:
             response.call_on_close(lambda: slots.leave(address))
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response
+
+    def _sent(self, chunks: Iterator[Any], address: str) -> Iterator[Any]:
+        for chunk in chunks:
+            # Who reads nothing would keep a thread for ever.
+            with self._bodies.watched(address):
+                yield chunk
 
 
 def _text(body: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
@@ -17,8 +18,9 @@ from tpf_server.continuous.continuous_engine import (
     EngineSettings,
     InstantSettings,
 )
+from tpf_server.continuous.service import result_log
 from tpf_server.continuous.service.continuous_service import ContinuousService
-from tpf_server.continuous.service.hosting import Policies
+from tpf_server.continuous.service.hosting import Policies, as_lines
 from tpf_server.continuous.service.web import continuous_blueprint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
@@ -205,6 +207,29 @@ def test_a_slow_reader_is_cut_off():
     for params in ({"after": "2", "follow": "false"}, {"follow": "false"}):
         kept = events(site.results(params=params))
         assert [each["id"] for each in kept] == [3, 4, 5]
+
+
+def test_who_does_not_follow_gets_what_is_there_and_its_thread_is_given_back(site, monkeypatch):
+    monkeypatch.setattr(result_log, "_PORTION", 1)
+    site.register()
+    site.push(element(1), element(2, b='"2"'))
+    lines = as_lines(site.service.query("1"), 0, follow=False)
+    first = next(lines)
+    site.push(element(3, b='"3"'))
+    assert [json.loads(line)["id"] for line in (first, *lines)] == [1, 2]
+    sent = []
+
+    @contextmanager
+    def watched(address):
+        sent.append(address)
+        yield
+
+    app = Flask("test")
+    app.register_blueprint(
+        continuous_blueprint(site.service, BodyReader(10, watched), Settings(base_url=ROOT))
+    )
+    assert app.test_client().get("/queries/1/results?follow=false").data
+    assert sent == ["127.0.0.1"] * 3
 
 
 @pytest.mark.parametrize(
