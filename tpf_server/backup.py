@@ -41,7 +41,7 @@ def restore(location: str | Path, file: Path | None, published: int, name: str =
     log = open_log(location, None, name) if is_postgresql(location) else None
     with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:
         contents = read_backup(file) if file is not None else result.contents()
-        _check(contents, str(file or location))
+        _check(contents, str(file or name))
         return result.replace(contents, published)
 
 

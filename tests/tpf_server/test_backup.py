@@ -13,7 +13,10 @@ from annotations.labels import Expiration
 from annotations.methods.base import FactPattern
 from tests.support.running_server import RunningServer
 from tests.support.served import quad
+from tpf_server import backup
 from tpf_server.cli import main
+from tpf_server.errors import StoreError
+from tpf_server.store.live.log import Contents
 from tpf_server.store.live.store import open_live_store
 
 CONFIG = "workers = 2\n[datasets.trains]\nlive = true\n"
@@ -60,3 +63,18 @@ def test_a_backup_is_taken_and_restored_while_the_server_runs(
     with closing(open_live_store(tmp_path / ".tpf-server/live/trains.sqlite")) as store:
         facts = store.facts(FactPattern(), store.snapshot(datetime.now(UTC)), 0, 9)
         assert {fact.quad for fact in facts} == {quad("one", "p", "o"), quad("three", "p", "o")}
+
+
+def test_a_database_without_a_store_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Empty:
+        def contents(self) -> Contents:
+            return Contents({}, [], [])
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(backup, "open_log", lambda *_: Empty())
+    with pytest.raises(StoreError, match="^trains is no live store$"):
+        backup.restore("postgresql://u:secret@h/x", None, 0, "trains")
