@@ -76,5 +76,5 @@ def test_a_database_without_a_store_is_named_without_its_password(
             """Nothing is open."""
 
     monkeypatch.setattr(backup, "open_log", lambda *_: Empty())
-    with pytest.raises(StoreError, match="^trains is no live store$"):
+    with pytest.raises(StoreError, match=r"^trains is no live store$"):
         backup.restore("postgresql://u:secret@h/x", None, 0, "trains")
