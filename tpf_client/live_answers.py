@@ -375,13 +375,19 @@ Start: TypeAlias = Callable[[Wish], Stream]
 
 
 class LiveAnswers:
-    """The followed answers: one for all who ask the same. Thread-safe."""
+    """The followed answers: one for all who ask the same. Thread-safe.
 
-    def __init__(self, start: Start, clock: Clock, most_rows: int | None, work: WorkCounts) -> None:
+    `most`: where there are so many, those that nobody follows end before their time.
+    """
+
+    def __init__(
+        self, start: Start, clock: Clock, most_rows: int | None, work: WorkCounts, most: int
+    ) -> None:
         self._start = start
         self._clock = clock
         self._most_rows = most_rows
         self._work = work
+        self._most = most
         self._lock = threading.Lock()
         self._answers: dict[tuple[tuple[str, ...], Wish], LiveAnswer] = {}
         self._closed = False
@@ -414,7 +420,9 @@ class LiveAnswers:
         """End answers that nobody has followed for a while."""
         now = self._clock.now()
         with self._lock:
-            idle = [each for each in self._answers.values() if each.is_idle(now)]
+            answers = self._answers.values()
+            full = len(answers) >= self._most
+            idle = [each for each in answers if each.is_idle(now) or (full and each.left_at)]
         for each in idle:
             each.close()
 

@@ -219,7 +219,9 @@ class SparqlEndpoint:
         self._min_interval = limits.min_interval
         self._page = PageFiles(PageSettings(client.urls, examples, endpoint=True, tiles=tiles))
         self._words = VocabularyCache(client, self._budget)
-        self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
+        self._live = LiveAnswers(
+            self._stream, client.clock, self._allowance.rows, self._work, limits.streams
+        )
         self.threads = limits.queries + limits.streams + _SPARE
         """How many requests may be under way at the same time."""
         self._hosts = frozenset(map(str.lower, hosts))

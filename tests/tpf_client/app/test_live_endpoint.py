@@ -480,6 +480,15 @@ def test_head_follows_nothing(endpoint: SparqlEndpoint) -> None:
     assert endpoint.followed == 0
 
 
+def test_answers_that_nobody_follows_are_no_more_than_readers_may_be(client: Client) -> None:
+    endpoint = SparqlEndpoint(client, limits=EndpointLimits(streams=2))
+    for name in "abcd":
+        query = quote(f"SELECT ?{name} {{ ?{name} ?p ?o }}")
+        call(endpoint, "HEAD", f"query={query}", HTTP_ACCEPT="text/event-stream")
+        assert 1 <= endpoint.followed <= 2
+    endpoint.close()
+
+
 @pytest.mark.filterwarnings("ignore:ConjunctiveGraph:DeprecationWarning")  # rdflib's own parser
 @pytest.mark.parametrize(
     "accept", ["*/*", "text/turtle", "application/ld+json", "application/rdf+xml"]
