@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -314,6 +315,12 @@ class Views:
         raise NotFoundError(f"there is nothing at /{path}")
 
     def dress(self, response: Response) -> Response:
+        if response.status_code == HTTPStatus.PERMANENT_REDIRECT:
+            # Of the router, to slashes as they should be: it believes the Host.
+            path = response.headers["Location"].partition("://")[2].partition("/")[2]
+            response.headers["Location"] = self._base() + path.removeprefix(
+                f"{request.script_root[1:]}/"
+            )
         public = not request.path.endswith("/facts")
         return dress(response, self._site.clock.now(), self._base(), public)
 
