@@ -66,14 +66,13 @@ def test_a_hook_around_the_fragments_may_answer(host: Flask) -> None:
 def test_the_router_redirects_to_the_base_and_not_to_the_host(served: Served, root: str) -> None:
     base = "https://data.example/ld/"
     app = create_app(Settings(base_url=base), [served.dataset], served.clock)
-    for path, target in (
-        ("/query", "query/?embed"),
-        ("/trains/query", "trains/query/?embed"),
-        ("/trains//changes", "trains/changes?embed"),
-    ):
-        environ = {"PATH_INFO": path, "SCRIPT_NAME": root, "HTTP_HOST": "attacker.example"}
+    for path in ("query", "trains/query"):
+        environ = {"PATH_INFO": f"/{path}", "SCRIPT_NAME": root, "HTTP_HOST": "attacker.example"}
         answer = app.test_client().get("/?embed", environ_overrides=environ)
-        assert (answer.status_code, answer.headers["Location"]) == (308, base + target)
+        assert (answer.status_code, answer.headers["Location"]) == (
+            308,
+            f"{base}{path}/?embed",
+        )
 
 
 def test_rules_have_names_for_url_for(host: Flask) -> None:
