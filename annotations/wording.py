@@ -1,5 +1,6 @@
 """Words that several parts say."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -28,6 +29,17 @@ def bearer(token: str) -> Callable[[Any], Any]:
         return request
 
     return authorize
+
+
+# Foreign text may not move the cursor of a terminal, or change what is shown.
+_CONTROLS = re.compile(
+    "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Replace control characters, except newlines and tabs, by U+FFFD."""
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from annotations.wording import how_to_install
+from annotations.wording import how_to_install, printable
 
 _CLOSED_PIPE = 141
 """As a shell counts it: 128 and the number of SIGPIPE, which not every system has."""
@@ -24,16 +24,6 @@ _SYSTEM = frozenset({"fcntl", "resource", "pwd"})
 
 _ENDING = re.compile(r"(-script\.pyw?|\.exe)\Z")
 """Endings of scripts on Windows, where people write names in either case."""
-
-# Foreign text may not move the cursor of a terminal, or change what is shown.
-_CONTROLS = re.compile(
-    "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-def printable(text: str) -> str:
-    """Replace control characters, except newlines and tabs, by U+FFFD."""
-    return _CONTROLS.sub("\ufffd", text)
 
 
 class _Command(NamedTuple):

@@ -12,7 +12,7 @@ import requests
 import typer
 
 from annotations.clock import Clock, SystemClock
-from annotations.wording import user_agent
+from annotations.wording import printable, user_agent
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.options import InputSpan, LoadWork, grouped, is_listener, is_web_url
 from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
@@ -59,7 +59,7 @@ class Asking(NamedTuple):
     def _live(self, failure: str) -> LiveFeed:
 
         def failed(reason: str) -> None:
-            typer.echo(f"tpf-load: {failure}: {reason}", err=True)
+            typer.echo(f"tpf-load: {failure}: {printable(reason)}", err=True)
 
         return LiveFeed(self.clock, self.stopped, failed, self.polls)
 

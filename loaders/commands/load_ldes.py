@@ -17,7 +17,7 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad
-from annotations.wording import counted, user_agent
+from annotations.wording import counted, printable, user_agent
 from loaders.commands.options import grouped, is_web_url
 from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
@@ -208,4 +208,4 @@ def _published(
 
 
 def _failed(reason: str) -> None:
-    typer.echo(f"tpf-load: not read: {reason}", err=True)
+    typer.echo(f"tpf-load: not read: {printable(reason)}", err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from annotations.clock import SystemClock
-from annotations.wording import counted
+from annotations.wording import counted, printable
 from loaders.commands.options import grouped
 from loaders.commands.publishing import (
     LabelOption,
@@ -164,4 +164,4 @@ def _receiver(
 
 
 def _tell(what: str) -> None:
-    typer.echo(f"tpf-load: {what}", err=True)
+    typer.echo(f"tpf-load: {printable(what)}", err=True)

@@ -23,6 +23,7 @@ from annotations.instants import parse_instant
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.seconds import seconds_from
 from annotations.terms import is_iri, is_literal, literal_parts
+from annotations.wording import printable
 from tpf_client.app.printing import (
     STATIC,
     Format,
@@ -33,7 +34,6 @@ from tpf_client.app.printing import (
     refusal,
 )
 from tpf_client.client import Client
-from tpf_client.commands import printable
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError, QuerySyntaxError
 from tpf_client.fragments.destinations import is_file, not_a_url
 from tpf_client.fragments.fetcher import Request

@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from annotations.terms import is_iri, is_literal, literal_parts
-from annotations.wording import counted
-from tpf_client.commands import printable
+from annotations.wording import counted, printable
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Solution, Solutions, graph_text
 from tpf_client.sparql.algebra import QueryForm, Row

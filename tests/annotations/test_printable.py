@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from tpf_client.commands import printable
+from annotations.wording import printable
 
 
 @pytest.mark.parametrize("text", ["a\nb\tc", "a\r\nb", "é\u0301 \u00a0\u200d😀", "مرحبا", ""])
