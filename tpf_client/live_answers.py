@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from annotations.clock import Clock
 from annotations.instants import format_instant
-from annotations.wording import printable
 from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Solution, Solutions
@@ -339,7 +338,7 @@ class StreamedBody:
                 yield "".join(waiting).encode()
         except ClientError as error:
             # The status is gone already: only a connection that breaks off can tell.
-            _log.warning("an answer was cut off: %s", printable(str(error)))
+            _log.warning("an answer was cut off: %r", str(error))
             raise ConnectionAbortedError(str(error)) from error
 
     def close(self) -> None:
