@@ -271,7 +271,7 @@ def _heed(flag: threading.Event, action: Callable[[], None]) -> None:
             logging.getLogger("tpf_server").exception("the settings stay as they were")
 
 
-_LOGGING = {
+_LOGGING: dict[str, Any] = {
     "formatters": {
         "generic": {"format": "[%(levelname)s] %(message)s"},
         "access": {"()": OneLine},
