@@ -136,7 +136,7 @@ class Endpoint:
             # Without the tokens: who knows a tag must learn nothing about them. And without what
             # changes no page, so that machines that serve the same say the same.
             replace(settings, publish_token="", allow_streams={}, direct_pages=True, **_ELSEWHERE),
-            replace(own, token="", token_file="", source=""),
+            replace(own, token="", token_file="", source="", live=dataset.live is not None),
             sorted(self.prefixes.items()),
             _PROGRAM,
         )

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -18,6 +18,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import pyoxigraph as ox
 import requests
 import urllib3
+from requests.utils import get_auth_from_url, urldefragauth
 from uritemplate import URITemplate
 from uritemplate.variable import VariableValue
 
@@ -146,12 +147,21 @@ _TRIPLES: Final = 2**20
 """Of a graph."""
 
 
+def _credentials(url: str) -> tuple[str, str] | None:
+    with suppress(ValueError):  # no URL, which is said when it is read
+        auth = get_auth_from_url(url)
+        return auth if any(auth) else None
+    return None
+
+
 class RemoteGraph:
     """The graph of a fragment, with all its pages, or of an RDF document."""
 
     def __init__(self, name: Term, url: str, session: requests.Session) -> None:
         self.name = name
-        self._url = url
+        # Credentials are for the server alone: the URL is shown.
+        self._auth = _credentials(url)
+        self._url = urldefragauth(url) if self._auth else url
         self._session = session
         self._held: frozenset[Quad] = frozenset()
         self._news: deque[Mapping[Quad, bool]] = deque()
@@ -288,7 +298,7 @@ class RemoteGraph:
             try:
                 answer = self._session.get(
                     target, headers={"Accept": _ACCEPT}, timeout=_SECONDS, stream=True,
-                    allow_redirects=False,
+                    allow_redirects=False, auth=self._auth,
                 )  # fmt: skip
                 if not answer.is_redirect:
                     return answer

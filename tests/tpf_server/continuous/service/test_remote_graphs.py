@@ -40,6 +40,17 @@ def graph() -> RemoteGraph:
 
 
 @responses.activate
+def test_credentials_are_sent_with_each_page_and_shown_nowhere() -> None:
+    basic = [responses.matchers.header_matcher({"Authorization": "Basic dTpzZUBjcmV0"})]
+    responses.get(URL, page(1, following=f"{URL}/2"), content_type=TRIG, match=basic)
+    responses.get(f"{URL}/2", "no RDF", content_type=TRIG, match=basic)
+    graph = RemoteGraph(NAME, "http://u:se%40cret@far.test/data", requests.Session())
+    graph.read(AT)
+    assert "cret" not in str(graph.state)
+    assert f"{URL}/2: " in graph.state["reason"]
+
+
+@responses.activate
 def test_pages_are_followed_and_changes_told_once(graph: RemoteGraph) -> None:
     responses.get(URL, page(1, 2, following=f"{URL}/2"), content_type=TRIG)
     responses.get(f"{URL}/2", page(3), content_type=TRIG)
