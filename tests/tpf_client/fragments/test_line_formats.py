@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from annotations.terms import Quad
 from tests.support.oracle import quad_of
-from tpf_client.fragments.line_formats import quads_of_lines
+from tpf_client.fragments.page_reader import quads_of_lines
 
 TOKENS = [
     "<urn:a>", "<http://ex.org/\\u00e9>", "<urn:a b>", "<a>", "_:b.c", "_:d", "_:", '"x"',
