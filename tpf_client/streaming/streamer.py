@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
@@ -189,7 +188,6 @@ class PlannedQuery:
     leaves: FragmentLeaves
     output: Output
     validity: Validity
-    held_back: Counter[Solution] = field(default_factory=Counter)
     terms: int | None = None
     """How many terms its first evaluation met."""
 
@@ -217,25 +215,14 @@ class PlannedQuery:
     def decode(self, changes: Sequence[Change]) -> list[Row]:
         return [row for solution, count in changes for row in [self.row(solution)] * count]
 
-    def hold_back(self) -> None:
-        """Keep the changes of a failed evaluation until one succeeds."""
-        for solution, count in self.output.take_changes():
-            self.held_back[solution] += count
-
-    def take_changes(self) -> list[Change]:
-        self.hold_back()
-        changes = [(solution, count) for solution, count in self.held_back.items() if count]
-        self.held_back.clear()
-        return changes
-
     def told_rows(self) -> list[Row]:
         """Return the answer as last sent; without order after a failure."""
-        self.hold_back()
-        changed = {solution: count for solution, count in self.held_back.items() if count}
-        if not changed:
+        changes = self.output.changes()
+        if not changes:
             return self.rows()
         now = self.output.multiset()
-        now.subtract(changed)
+        for solution, count in changes:
+            now[solution] -= count
         return [self.row(each) for each, count in now.items() for _ in range(count)]
 
     def rows(self) -> list[Row]:
@@ -569,7 +556,7 @@ class Streamer:
         return period is not None and now >= shifted(checked_at, period)
 
     def _tick(self, running: PlannedQuery, at: datetime, before: list[Row] | None) -> Tick:
-        changes = running.take_changes()
+        changes = running.output.take_changes()
         if before is not None:
             # Planned anew: this dataflow does not know what was there before.
             now = running.output.multiset()

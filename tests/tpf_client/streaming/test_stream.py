@@ -14,6 +14,8 @@ from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import AsyncClient, Client, Update
 from tpf_client.errors import SourceError
+from tpf_client.live_answers import applied
+from tpf_client.stream import TimedSolution
 
 PERIOD = timedelta(seconds=10)
 QUERY = "SELECT ?delay {{ <http://example.org/{}> <http://example.org/train#delay> ?delay }}"
@@ -117,6 +119,28 @@ def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(read(), 30))
     server.close()
     assert seen == [(["0"], 1, 0), (["3"], 1, 1)]
+
+
+def test_a_solution_that_moves_in_an_order_by_what_is_not_seen_is_told(tmp_path: Path) -> None:
+    delay, delays = iri("http://example.org/train#delay"), [(1, 2, 3), (4, 2, 3), (4, 9, 3)]
+    shown: list[TimedSolution] = []
+    orders: list[str] = []
+
+    def follow(update: Update) -> None:
+        shown[:] = applied(shown, update)
+        orders.append("".join(str(each["train"])[-1] for each in shown))
+
+    with LiveServer(tmp_path) as server, server.client() as client:
+        server.publish_rounds(
+            PERIOD,
+            lambda number: [
+                Quad(iri(f"http://example.org/{name}"), delay, literal(str(each)))
+                for name, each in zip("abc", delays[number], strict=True)
+            ],
+        )
+        client.stream(f"SELECT ?train {{ ?train {delay} ?d }} ORDER BY ?d").start(follow)
+        client.scheduler.run(until=START + 2.5 * PERIOD)
+    assert orders == ["abc", "bca", "cab"]
 
 
 def test_a_stream_has_one_consumer(tmp_path: Path) -> None:

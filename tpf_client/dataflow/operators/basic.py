@@ -283,14 +283,24 @@ class Output:
         else:
             self._rows.pop(solution, None)
         seen = self._visible(solution)
-        self._changes[seen] = self._changes.get(seen, 0) + count
+        # An order may be by what is not seen.
+        changed = seen if self._order is None else solution
+        self._changes[changed] = self._changes.get(changed, 0) + count
         if self.on_change is not None:
             self.on_change(seen, count)
 
+    def changes(self) -> list[Change]:
+        """Return the net changes since they were taken; what moves in an order comes and goes."""
+        if self._order is None:
+            return [(solution, count) for solution, count in self._changes.items() if count]
+        come, gone = Multiset(), Multiset()
+        for solution, count in self._changes.items():
+            (come if count > 0 else gone)[self._visible(solution)] += count
+        return [(each, count) for each, count in (*come.items(), *gone.items()) if count]
+
     def take_changes(self) -> list[Change]:
-        """Take the net changes since the last call."""
-        changes = [(solution, count) for solution, count in self._changes.items() if count]
-        self._changes = {}
+        """Take the net changes since the last call (see `changes`)."""
+        changes, self._changes = self.changes(), {}
         return changes
 
     def rows(self) -> Iterator[Solution]:
