@@ -403,6 +403,7 @@ class Fetcher:
                 evaluated_at=evaluated_at,
                 fresh_until=shifted(fallback, lifetime(response.headers)),
                 etag=_tag(response.headers) or kept.etag,
+                cached=from_cache(response.headers),
             )
         content_type = response.headers.get("Content-Type", "")
         try:
@@ -432,6 +433,7 @@ class Fetcher:
             warnings=content.warnings,
             documentation=documentation,
             digest=digest,
+            cached=from_cache(response.headers),
         )
 
     def _checked(self, metadata: PageMetadata, url: str) -> PageMetadata:

@@ -56,6 +56,7 @@ class Page:
         fresh_until: until when HTTP lets us reuse it.
         size: bytes of its body; `digest` is its hash in this process.
         documentation: URL of the description of the interface, for a page without a form.
+        cached: a cache on the way had it.
     """
 
     url: str
@@ -69,6 +70,7 @@ class Page:
     warnings: tuple[str, ...] = ()
     documentation: str | None = None
     digest: int = 0
+    cached: bool = False
 
     @property
     def holds_until(self) -> datetime:

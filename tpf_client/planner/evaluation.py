@@ -186,7 +186,7 @@ class Evaluation:
         self.warnings: dict[str, None] = {}
         self.held = HeldFacts()
         """The facts that a continuous query looks at, with their labels."""
-        self.freshness = freshness or Freshness()
+        self.freshness = self._polled = freshness or Freshness()
         self._fragments: dict[_Name, LiveFragment] = {}
         self._unlabelled: dict[tuple[Source, QuadPattern], Unlabelled] = {}
         self._later: deque[Callable[[], object]] = deque()
@@ -201,6 +201,14 @@ class Evaluation:
         if self.freshness.signalled != period:
             self.freshness = replace(self.freshness, signalled=period)
 
+    def _freshness_of(self, each: LiveFragment | Unlabelled) -> Freshness:
+        """Return its freshness: no signal tells of services, or of what caches keep."""
+        kept = isinstance(each, LiveFragment) and each.stale
+        return self.freshness if each.source is self.source and not kept else self._polled
+
+    def _next_reading(self, each: LiveFragment | Unlabelled) -> datetime:
+        return each.next_reading(self._freshness_of(each))
+
     def fragments(self) -> list[LiveFragment]:
         return list(self._fragments.values())
 
@@ -212,7 +220,9 @@ class Evaluation:
         """Mark fragments of changed predicates stale (``None``: any), by a server's signal."""
         for fragment in self.fragments():
             predicate = fragment.pattern.predicate
-            if predicates is None or is_variable(predicate) or predicate in predicates:
+            if fragment.source is self.source and (
+                predicates is None or is_variable(predicate) or predicate in predicates
+            ):
                 fragment.mark_stale()
 
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
@@ -337,7 +347,7 @@ class Evaluation:
             [
                 each
                 for each in self.fragments()
-                if not each.loaded or each.stale or each.next_reading(self.freshness) <= instant
+                if not each.loaded or each.stale or self._next_reading(each) <= instant
             ],
             instant,
         )
@@ -346,15 +356,14 @@ class Evaluation:
             yield from self.settle()
             fragments = self.fragments()
             instant = max([instant, *(each.evaluated_at for each in fragments)])
-            fresh = self.freshness
             wrong = [
                 each
                 for each in fragments
                 if not each.loaded
-                or each.contradicts(instant, fresh)
+                or each.contradicts(instant, self._freshness_of(each))
                 or (each.needed_whole and not each.complete)
             ]
-            over = [each.end_grace(instant, fresh.grace) for each in fragments]
+            over = [each.end_grace(instant, self.freshness.grace) for each in fragments]
             if not wrong and not any(over):
                 return instant
             for fragment in wrong:
@@ -364,8 +373,8 @@ class Evaluation:
     def wake_at(self) -> datetime | None:
         """Return the next instant, on the source's clock, to read a fragment."""
         fragments = self.fragments()
-        dues = [each.next_reading(self.freshness) for each in fragments]
-        dues += [each.next_reading(self.freshness) for each in self._watched()]
+        dues = [self._next_reading(each) for each in fragments]
+        dues += [self._next_reading(each) for each in self._watched()]
         dues += [each.grace_ends for each in fragments if each.grace_ends is not None]
         due = min(dues, default=LAST)
         return None if due == LAST else due
@@ -442,9 +451,7 @@ class Evaluation:
         alike: dict[tuple[Source, QuadPattern, int], list[Unlabelled]] = {}
         for each in self._watched():
             whole = self._fragments.get((each.source, each.pattern, None))
-            if each.next_reading(self.freshness) <= at and not (
-                whole is not None and whole.loading
-            ):
+            if self._next_reading(each) <= at and not (whole is not None and whole.loading):
                 _, predicate, *_ = pattern = each.pattern
                 if not is_variable(predicate):
                     pattern = pattern._replace(predicate=PATTERN_VARIABLES[1])

@@ -209,7 +209,8 @@ class LiveFragment:
         `grace` is how long an expired fact stays unless replaced.
         """
         self.loaded = True
-        self.stale = False
+        # What a cache on the way had may be older than the signal.
+        self.stale = self.stale and content.cached
         self.evaluated_at = content.evaluated_at
         self.fresh_until = content.fresh_until
         self.expires = content.expires

@@ -48,7 +48,7 @@ class Content:
     """The content of a fragment; ``None`` where not stated.
 
     `expires` is the first end of a match's label, `changes` the first end or beginning; `complete`:
-    these were all `pages`.
+    these were all `pages`; `cached`: a cache on the way had them.
     """
 
     facts: Sequence[Fact]
@@ -60,6 +60,7 @@ class Content:
     warnings: tuple[str, ...] = ()
     pages: int = 1
     complete: bool = True
+    cached: bool = False
 
 
 def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
@@ -172,6 +173,7 @@ def read_pages(
         tuple(dict.fromkeys(warnings)),
         len(seen),
         following is None,
+        first.cached,
     )
 
 

@@ -91,6 +91,7 @@ class UnionSource:
             tuple(warning for content in aligned for warning in content.warnings),
             max(content.pages for content in aligned),
             all(content.complete for content in aligned),
+            any(content.cached for content in aligned),
         )
 
     def _read(self, source: Source, asked: ReadRequest) -> Task[Content]:

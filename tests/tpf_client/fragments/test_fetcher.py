@@ -166,7 +166,8 @@ def test_a_page_of_before_shows_its_own_instant(field: tuple[str, str]) -> None:
     shown = START + timedelta(minutes=3, milliseconds=400)
     headers = {"Date": _date(shown + timedelta(seconds=3)), "Server-Timing": "made;dur=3000"}
     responses.get(URL, body=_showing(shown), headers={**headers, field[0]: field[1]}, **TRIG)
-    assert _fetcher(ManualClock(START)).get(Request(URL)).evaluated_at == shown
+    page = _fetcher(ManualClock(START)).get(Request(URL))
+    assert (page.evaluated_at, page.cached) == (shown, field[0] != "Memento-Datetime")
 
 
 @responses.activate

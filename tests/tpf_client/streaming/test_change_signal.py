@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,15 +13,20 @@ import requests
 
 from annotations.clock import ManualClock
 from annotations.event_reader import ServerEvent
+from annotations.terms import QuadPattern, Variable
 from tests.support.eventually import eventually
 from tests.support.live_server import START
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_client import Client
 from tpf_client.errors import SourceError
+from tpf_client.planner.driver import Driver, Task
+from tpf_client.planner.evaluation import Evaluation
+from tpf_client.planner.live_fragment import MOMENT, Freshness
+from tpf_client.planner.reading import Content, ReadRequest
 from tpf_client.stream import Stream, Update
 from tpf_client.streaming import change_signal
 from tpf_client.streaming.change_signal import ChangeSignals, Heard
-from tpf_client.streaming.streamer import ChangeListener, Schedule
+from tpf_client.streaming.streamer import SAFETY, ChangeListener, Schedule
 
 QUERY = "SELECT ?s ?d { ?s <urn:delay> ?d . ?s <urn:headsign> ?h }"
 CONFIG = "[datasets.trains]\nlive = true\nmax_age = "
@@ -285,3 +291,60 @@ def test_a_signal_is_acted_on_once_and_not_before_its_time() -> None:
         assert ended.value.value is True
         listener.tell(world)
         assert world.marked.pop() == frozenset({f"<{predicate}>"})
+
+
+class Read:
+    """A source that a signal may tell of.
+
+    Attributes:
+        cached: a cache on the way answers.
+        anew: of each reading, whether it was to be a new one.
+    """
+
+    url = "urn:x"
+
+    def __init__(self) -> None:
+        self.cached = False
+        self.anew: list[bool] = []
+
+    def read(self, asked: ReadRequest) -> Task[Content]:
+        yield from ()
+        self.anew.append(asked.anew)
+        at = asked.at or START
+        return Content((), at, at + FRESH, None, None, dynamic=True, cached=self.cached)
+
+
+FRESH = timedelta(seconds=10)
+
+
+def followed(*sources: Read) -> Evaluation:
+    """An evaluation that has read a fragment of each source, and hears signals of the first."""
+    driver = Driver(cast(Any, SimpleNamespace(parallelism=0)))
+    evaluation = Evaluation(driver, cast(Any, sources[0]), freshness=Freshness())
+    pattern = QuadPattern(*map(Variable, ("?s", "?p", "?o", "?g")))
+    for source in sources:
+        evaluation.subscribe(pattern, lambda _: None, cast(Any, source))
+    assert not list(evaluation.bring_up_to(START))
+    evaluation.expect_signals(SAFETY)
+    return evaluation
+
+
+def test_a_signal_tells_nothing_of_services() -> None:
+    assert followed(Read()).wake_at() == START + SAFETY
+    told, service = Read(), Read()
+    evaluation = followed(told, service)
+    assert evaluation.wake_at() == START + FRESH
+    evaluation.mark(None)
+    assert not list(evaluation.bring_up_to(START + MOMENT))
+    assert (told.anew, service.anew) == ([False, True], [False])
+
+
+def test_what_a_cache_had_at_a_signal_is_read_again_when_it_is_no_longer_fresh() -> None:
+    source, at = Read(), START
+    evaluation = followed(source)
+    evaluation.mark(None)
+    for cached in (True, False):
+        source.cached, at = cached, at + FRESH
+        assert not list(evaluation.bring_up_to(at))
+        assert evaluation.wake_at() == at + (FRESH if cached else SAFETY)
+    assert source.anew == [False, True, True]
