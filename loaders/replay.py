@@ -82,6 +82,7 @@ _SLOWEST = 1e-6
 """The speed with which a day lasts for almost three thousand years."""
 REFUSALS_OF_CONTENT = frozenset({400, 413, 422})
 """How servers refuse one batch, and may take the next one."""
+_MOMENT = timedelta(microseconds=1)
 _LABELS = 4
 """How often a batch is labelled anew before the replay gives up."""
 
@@ -287,7 +288,7 @@ def _resume(
             state.write(settings.state)
     start = settings.start
     if state.acknowledged is not None:
-        after = state.acknowledged + timedelta(microseconds=1)
+        after = state.acknowledged + _MOMENT
         start = after if start is None else max(start, after)
     return state, start
 
@@ -296,6 +297,8 @@ def _label(batch: FeedBatch, timeline: TimeShift, settings: ReplaySettings) -> L
     start, end = batch.since or batch.at, batch.end
     if not settings.original_instants:
         start, end = timeline.present(start), timeline.present(end)
+        # However fast it is played, it holds for a moment.
+        end = max(end, shifted(start, _MOMENT))
     return Expiration(end) if settings.labelling == "expiration" else Interval(start, end)
 
 

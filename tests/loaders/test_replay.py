@@ -200,6 +200,13 @@ def test_labels_that_always_end_too_soon() -> None:
         setting.play(speed=600)
 
 
+def test_what_is_too_short_for_the_speed_holds_for_a_microsecond() -> None:
+    setting = Setting()
+    setting.play(speed=1e9, labelling="interval")
+    labels = [posted.label for posted in setting.server.accepted]
+    assert [each["final"] - each["initial"] for each in labels] == [timedelta(microseconds=1)] * 5
+
+
 def test_refusals_are_not_repeated() -> None:
     setting = Setting()
     setting.server.faults = [400]
