@@ -22,6 +22,7 @@ from annotations.clock import Clock
 from annotations.errors import AnnotationError, EncodeError, NestingError
 from annotations.instants import from_micros, instant_of_term, to_micros
 from annotations.labels import Expiration, Fact, Interval, Label, key_of
+from annotations.methods.names import identity
 from annotations.namespaces import (
     ACTIVITY,
     DEFAULT_VOCABULARY,
@@ -345,7 +346,7 @@ _DELETED: Final = Term(f"<{ACTIVITY}Delete>")
 
 
 _Version: TypeAlias = tuple[datetime, tuple[Quad, ...]]
-"""From when on something is said, and what."""
+"""From when on something is said, and what; of a statement with an interval, until when."""
 
 
 class MemberChanges(NamedTuple):
@@ -484,14 +485,25 @@ class LdesFollower:
         member = waiting.member
         deleted = self._is_deleted(member)
         fact = self._statement(member)
+
+        def newest(name: Term) -> _Version | None:
+            return portion.versions.get(name) or before.get(name) or self._state.version(name)
+
         if fact is not None:
             _check_encodable((fact.quad,))
+            if isinstance(fact.label, Interval):
+                name, (start, end) = Term(identity(fact)), (fact.label.start, fact.label.end)
+                known = newest(name)
+                if known is not None and end < known[0] and not deleted:
+                    # Where ended intervals are not published, the longer one ends all the same.
+                    portion.cut(Fact(fact.quad, Interval(end, known[0])))
+                portion.versions[name] = (start if deleted else end), ()
             portion.record(fact, removed=deleted)
             return
         path = self._state.setting("versionOfPath")
         named = (q.object for q in member.quads if q.predicate == path)
         entity = next(named, member.name) if path else member.name
-        version = portion.versions.get(entity) or before.get(entity) or self._state.version(entity)
+        version = newest(entity)
         if version is not None and version[0] > at:
             return  # it is older than what was told
         label = Interval(at, OPEN)
@@ -568,6 +580,12 @@ class _Portion:
     @property
     def changes(self) -> MemberChanges:
         return MemberChanges(list(self._removed.values()), list(self._added.values()), self.told)
+
+    def cut(self, fact: Fact) -> None:
+        """Note a part of an interval in which the fact does not hold, whatever begins with it."""
+        assert fact.label is not None
+        self.keys.add(key_of(fact.quad))
+        self._removed[fact.quad, fact.label.start] = fact
 
     def record(self, fact: Fact, *, removed: bool) -> None:
         assert fact.label is not None

@@ -5,18 +5,30 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from annotations.clock import SystemClock
+from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import Naming
-from annotations.namespaces import RDF, TEMPORAL
+from annotations.namespaces import (
+    ACTIVITY,
+    DEFAULT_VOCABULARY,
+    RDF,
+    RDF_OBJECT,
+    RDF_PREDICATE,
+    RDF_STATEMENT,
+    RDF_SUBJECT,
+    RDF_TYPE,
+    TEMPORAL,
+)
 from annotations.terms import Quad, Term
 from loaders.commands.load_ldes import patches_of
-from loaders.sources.ldes import MemberChanges
+from loaders.sources.ldes import LdesFollower, LdesState, Member, MemberChanges
 from tests.loaders.facts_server import listening
 from tests.loaders.test_cli import run
 from tpf_server.app import create_app
@@ -356,6 +368,38 @@ def test_our_stream_makes_the_same_dataset(tmp_path: Path, seed: int) -> None:
             found = push(target, ldes, "--polls", "1", "--state", state, "--past")
             assert found.status == 0, found.text
         assert standing(target.live) == standing(source.live)
+
+
+def test_an_interval_that_is_cut_short_ends_where_ended_ones_are_not_published() -> None:
+    state, now = LdesState(":memory:", "x"), SystemClock().now()
+    follower = LdesFollower("http://x/", state, cast(Any, None), SystemClock())
+    start, row = now - timedelta(hours=1), Quad(*(Term(f"<urn:{part}>") for part in "spo"))
+    seconds = count()
+
+    def told(minutes: int, *kinds: Term) -> tuple[list[bytes], list[Fact]]:
+        """The signs of the lines, and what goes, where it holds for so many minutes from now."""
+        name, end = Term(f"<urn:m{next(seconds)}>"), now + timedelta(minutes=minutes)
+        parts = zip((RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT), row.triple, strict=True)
+        label = (
+            (DEFAULT_VOCABULARY.initial, instant_term(start)),
+            (DEFAULT_VOCABULARY.final, instant_term(end)),
+        )
+        types = ((RDF_TYPE, each) for each in (RDF_STATEMENT, *kinds))
+        quads = tuple(Quad(name, *pair) for pair in (*parts, *label, *types))
+        with state.step():
+            state.add(Member(name, quads), now + timedelta(seconds=next(seconds)))
+        changes, taken = next(follower.changes())
+        taken()
+        patches = list(patches_of(changes, Naming("urn:f:", "http://x/d"), now, past=False))
+        return [patch[:1] for patch in patches], list(changes.removed)
+
+    assert told(60) == ([b"A"], [])
+    cut = Interval(now - timedelta(minutes=5), now + timedelta(hours=1))
+    assert told(-5) == ([b"D"], [Fact(row, cut)])
+    assert told(60) == ([b"A"], [])
+    assert told(60, Term(f"<{ACTIVITY}Delete>"))[0] == [b"D"]
+    # What was there no more holds no longer.
+    assert told(30) == ([b"A"], [])
 
 
 def test_an_expiration_goes_before_its_fact_comes_with_an_interval() -> None:
