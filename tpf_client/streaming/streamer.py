@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
@@ -267,6 +268,16 @@ class Tick:
     dynamic: bool = True
     wakes_at: datetime | None = None
     late: Sequence[Row] = ()
+
+
+def _changes(old: Sequence[Solution], new: Sequence[Solution], ordered: bool) -> list[Change]:
+    """Return what makes an answer of another: all of it where what stays has moved."""
+    gone, come = Counter(old), Counter(new)
+    stays = gone & come
+    if ordered and [each for each in old if each in stays] != [s for s in new if s in stays]:
+        stays.clear()
+    rest = (gone - stays).items()
+    return [*(come - stays).items(), *[(each, -count) for each, count in rest]]
 
 
 SERVICE_RETRY = timedelta(seconds=60)
@@ -559,9 +570,8 @@ class Streamer:
         changes = running.output.take_changes()
         if before is not None:
             # Planned anew: this dataflow does not know what was there before.
-            now = running.output.multiset()
-            now.subtract(running.encode(row) for row in before)
-            changes = list(now.items())
+            told = [running.encode(row) for row in before]
+            changes = _changes(told, list(running.output.rows()), running.output.ordered)
         come = [(each, n) for each, n in changes if n > 0]
         removed = [(each, -n) for each, n in changes if n < 0]
         spans = running.validity.spans(come, at)

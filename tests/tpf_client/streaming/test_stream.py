@@ -16,6 +16,7 @@ from tpf_client import AsyncClient, Client, Update
 from tpf_client.errors import SourceError
 from tpf_client.live_answers import applied
 from tpf_client.stream import TimedSolution
+from tpf_client.streaming.streamer import PlannedQuery
 
 PERIOD = timedelta(seconds=10)
 QUERY = "SELECT ?delay {{ <http://example.org/{}> <http://example.org/train#delay> ?delay }}"
@@ -121,7 +122,12 @@ def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
     assert seen == [(["0"], 1, 0), (["3"], 1, 1)]
 
 
-def test_a_solution_that_moves_in_an_order_by_what_is_not_seen_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_solution_that_moves_in_an_order_by_what_is_not_seen_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    """Also where the query is planned anew each time."""
+    monkeypatch.setattr(PlannedQuery, "outgrown", anew)
     delay, delays = iri("http://example.org/train#delay"), [(1, 2, 3), (4, 2, 3), (4, 9, 3)]
     shown: list[TimedSolution] = []
     orders: list[str] = []
