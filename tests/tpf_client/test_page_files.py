@@ -128,3 +128,25 @@ def test_the_build_gives_the_files_that_are_served(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for file in (PAGE / "built").iterdir():
         assert (tmp_path / "built" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+@pytest.mark.peers
+def test_an_answer_that_begins_again_has_its_new_order() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node found: install Debian's package nodejs")
+    script = """
+        import { Answer } from "./answer.js";
+        const answer = new Answer();
+        for (const letters of ["abcd", "deba"]) {
+          const added = [...letters].map((value) => ({ x: { type: "literal", value } }));
+          const [valid, places] = [added.map(() => []), added.map((_, n) => n)];
+          answer.begin({ vars: ["x"], added, valid, places });
+        }
+        console.log(answer.live.map((row) => row.cells.x.value).join(""));
+    """
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", script],
+        cwd=PAGE / "src", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "deba\n", done.stderr

@@ -67,8 +67,10 @@ export class Answer {
         places.push(place);
       }
     });
-    const removed = [...known.values()].flat().map((row) => row.cells);
-    return this.update({ added, valid, removed, places: told.places && places });
+    const over = [...known.values()].flat();
+    // Those that stay stand in the order of the new answer.
+    if (told.places) this.live = [...kept, ...over];
+    return this.update({ added, valid, removed: over.map((row) => row.cells), places: told.places && places });
   }
 
   /** Rows that come while an answer is read: all are new, and none is marked. */
