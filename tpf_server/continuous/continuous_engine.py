@@ -339,7 +339,8 @@ class Engine(TickEngine):
         """No more elements will come: process those that wait, for late ones or for a slide."""
         self.settle()
         self._release(self._waiting.rest())
-        self.instants.finish()
+        if not self.makes_first:
+            self.instants.finish()
         self._finish()
         self.instants.finish()
 

@@ -138,6 +138,20 @@ def test_what_is_made_between_elements_is_there_at_the_next_instant(
     assert [(each.at, len(each.rows)) for each in query] == expected
 
 
+def test_what_is_made_at_the_end_is_there_at_the_last_instant() -> None:
+    engine = Engine()
+    engine.register(MADE.replace("NOW", "RANGE 1s SLIDE 1s"), take([]), into="urn:made")
+    query = engine.register_csparql(
+        "SELECT ?a FROM STREAM <urn:made> [RANGE 1s STEP 1s] { ?a <urn:made> ?b }"
+    )
+    for at in (500, 1_500):
+        engine.push("urn:s", (f"<urn:{at}>", "<urn:p>", "<urn:b>"), at)
+    engine.finish()
+    found = [(each.at, each.rows) for each in query]
+    assert found == [(1_000, (("<urn:500>",),)), (2_000, (("<urn:1500>",),))]
+    assert engine.late == 0
+
+
 _ALIKE = "AS CONSTRUCT %s FROM NAMED WINDOW <w> ON <urn:s> [RANGE PT1S] { WINDOW <w> { ?a ?p ?b } }"
 _REPORTED = f"REGISTER ISTREAM <urn:o%d> REPORT CONTENT CHANGE TICK TUPLE {_ALIKE}"
 
