@@ -32,8 +32,9 @@ from tpf_server.continuous.runtime.elements.elements import (
     canonical_term,
     canonical_triple,
     date_time_term,
+    milliseconds,
 )
-from tpf_server.continuous.runtime.errors import ElementError
+from tpf_server.continuous.runtime.errors import ElementError, TimestampError
 from tpf_server.continuous.runtime.records.record_columns import (
     check_type,
     in_short,
@@ -65,22 +66,27 @@ def _boolean(value: bool) -> TermId:
 
 
 def _instant(value: datetime) -> TermId | None:
-    if value.tzinfo is None:
-        raise ElementError(f"without a time zone: {value}")
-    return inline_instant(value)
+    return inline_instant(_checked(value))
+
+
+def _checked(value: datetime) -> datetime:
+    """Return an instant that a term can have."""
+    try:
+        milliseconds(value)
+    except TimestampError as error:
+        raise ElementError(str(error)) from None
+    return value
 
 
 def term_text(value: object) -> str:
     """Return the term of a Python value; a string is one already.
 
-    An `ElementError` is ``None``, no finite decimal, a naive instant, or of another type.
+    An `ElementError` is ``None``, no finite decimal, no instant, or of another type.
     """
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ElementError(f"without a time zone: {value}")
-        return date_time_term(value)
+        return date_time_term(_checked(value))
     if isinstance(value, Decimal) and value.is_finite():
         return Term(f'"{value:f}"^^<{_XSD}decimal>')
     if isinstance(value, (bool, np.bool_)):

@@ -102,9 +102,11 @@ VALUES = [
     (datetime(2020, 1, 2, tzinfo=UTC), f'"2020-01-02T00:00:00Z"^^<{XSD}dateTime>'),
     ('"text"', '"text"'),
 ]
+EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (14, -12))
 VALUELESS = [
     None, Decimal("NaN"), Decimal("Infinity"), datetime(2020, 1, 2), date(2020, 1, 2), b"x", [1],  # noqa: DTZ001
     np.datetime64("2020-01-02"), "text", '"open', "<a b>", '"\ud800"', Decimal("-NaN12"),
+    datetime(1, 1, 1, tzinfo=EAST), datetime(9999, 12, 31, 12, 0, 0, 1, tzinfo=WEST),
 ]  # fmt: skip
 
 
@@ -212,9 +214,6 @@ def test_what_is_refused_changes_nothing(random, policy):
     first, second = [[[*query] for query in found] for found in queries]
     assert first == second
     assert engines[0].time == engines[1].time
-
-
-EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (14, -12))
 
 
 @pytest.mark.parametrize(
