@@ -95,9 +95,10 @@ class SparkRun:
 
     def _loop(self) -> None:
         try:
-            while not self._stopping.is_set():
-                if not self._step():
-                    self._stopping.wait(self._every)
+            with asking_java(), contextlib.closing(self._batches):
+                while not self._stopping.is_set():
+                    if not self._step():
+                        self._stopping.wait(self._every)
         except BaseException as error:  # noqa: BLE001 (raised where it is awaited)
             self._error = error
 
@@ -382,9 +383,9 @@ class SparkExecution:
         """
         with asking_java():
             batches, step = self._opened(files_per_trigger)
-            while step():
-                pass
-            batches.close()
+            with contextlib.closing(batches):
+                while step():
+                    pass
             return batches.progress
 
     def start(self, every: float = 1.0) -> SparkRun:
@@ -396,7 +397,8 @@ class SparkExecution:
     def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[PeriodicAnswer]:
         """Answer at each of these instants, from the content of windows."""
         plan = SharedPlan(self._session, [self._query])
-        rows = plan.frame_of(windows, instants).collect()
+        with contextlib.closing(plan):
+            rows = plan.frame_of(windows, instants).collect()
         ((_, answers),) = plan.answers([tuple(row) for row in rows], instants)
         return answers
 

@@ -6,6 +6,7 @@ Nothing here says how soon something happens, only what has happened in the end.
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import responses
@@ -19,7 +20,7 @@ from tests.tpf_server.continuous.service.test_web import ROOT, Site
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
-from tpf_server.continuous.spark.execution import SparkExecution, punctuate
+from tpf_server.continuous.spark.execution import SparkExecution, SparkRun, punctuate
 from tpf_server.continuous.spark.server_stream import ServerStream
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -170,6 +171,20 @@ def test_a_stream_that_a_run_makes_is_read_by_another_and_pushed_once(
     both.advance(12)
     assert by_instant(list(execution.results.read())) == by_instant(list(first))
     assert by_instant(list(second.results.read())) == by_instant(list(reader))
+
+
+@pytest.mark.parametrize("error", [None, ContinuousError("malformed")])
+def test_a_run_that_ends_frees_what_spark_keeps_for_it(error: Exception | None) -> None:
+    closed: list[bool] = []
+
+    def step() -> bool:
+        if error is not None:
+            raise error
+        return False
+
+    run = SparkRun(step, Mock(close=lambda: closed.append(True)), 0.01)
+    run.stop()
+    assert closed == [True]
 
 
 def test_a_redirect_takes_no_batch() -> None:
