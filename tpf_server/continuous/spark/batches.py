@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from annotations.terms import Term, is_blank_node, is_variable
+from annotations.terms import Term, is_variable
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Pattern, Project, Row
@@ -83,9 +83,6 @@ class WindowQuery:
         self.first: int | None = None
         self.last: int | None = None
         self.shape, self.constants = Shape.of(graph, version)
-        if any(is_blank_node(term) for each in graph.query.template for term in each):
-            # Blank nodes of two streams are different ones.
-            self.shape = replace(self.shape, version=self)
 
     def due(self, closed: Mapping[Term, int]) -> tuple[int, ...]:
         """The instants up to which all elements have come."""

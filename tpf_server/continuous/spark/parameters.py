@@ -26,14 +26,14 @@ class Shape:
     """Equal for queries that one plan can answer.
 
     Args:
-        version: of the static data, or an object that equals nothing else.
+        version: of the static data.
     """
 
     pattern: Hashable
     kinds: tuple[str, ...]
     form: str
     rest: tuple[Hashable, ...]
-    version: object
+    version: int
 
     @classmethod
     def of(cls, graph: OperatorGraph, version: int) -> tuple["Shape", tuple[Term, ...]]:
