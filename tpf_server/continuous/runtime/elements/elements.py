@@ -117,7 +117,7 @@ def graph_of(triples: object) -> Term | None:
 _Triples = tuple[tuple[Term, Term, Term], ...]
 
 _SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
-_NUMBER = re.compile(r"-?\d{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _SIMPLE_LITERAL = re.compile(
     r'"[ !#-\[\]-~\u00a0-\ud7ff\ue000-\ufffd]*"'
     rf"(?:@[a-z]{{2,3}}|\^\^(?!<http://www\.w3\.org/){_SIMPLE_IRI.pattern}"
