@@ -5,6 +5,7 @@ Its identifier makes a repeated batch count once.
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import requests
@@ -56,8 +57,11 @@ class ServerStream:
             )  # fmt: skip
         except requests.RequestException as error:
             raise ContinuousError(f"{self._url} cannot be reached: {error}") from error
-        if response.status_code not in (200, 201):
-            raise ContinuousError(
-                f"{self._url} refused batch {batch}: {response.status_code} {response.text[:500]}"
-            )
-        self.repeated += bool(response.json()["repeated"])
+        # Other servers answer, too.
+        with suppress(ValueError, TypeError, KeyError):
+            if response.status_code in (200, 201):
+                self.repeated += bool(response.json()["repeated"])
+                return
+        raise ContinuousError(
+            f"{self._url} refused batch {batch}: {response.status_code} {response.text[:500]}"
+        )

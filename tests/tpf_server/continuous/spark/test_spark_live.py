@@ -187,12 +187,19 @@ def test_a_run_that_ends_frees_what_spark_keeps_for_it(error: Exception | None) 
     assert closed == [True]
 
 
-def test_a_redirect_takes_no_batch() -> None:
+@pytest.mark.parametrize("status", [200, 301, 401])
+def test_what_is_no_receipt_takes_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    (tmp_path / "netrc").write_text("default login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    url, elsewhere = f"{ROOT}/streams/x", {"Location": "http://near.test/"}
     answer = PeriodicAnswer("q", 1, "CONSTRUCT", (), ((Term("<urn:a>"),) * 3,))
     with responses.RequestsMock() as mock:
-        mock.post(f"{ROOT}/streams/x", status=301, headers={"Location": "http://near.test/"})
-        with pytest.raises(ContinuousError, match="refused batch b: 301"):
-            ServerStream(f"{ROOT}/streams/x").write("b", [answer])
+        mock.post(url, body="a page", status=status, headers=elsewhere)
+        with pytest.raises(ContinuousError, match=f"refused batch b: {status} a page"):
+            ServerStream(url, "secret").write("b", [answer])
+        assert mock.calls[0].request.headers["Authorization"] == "Bearer secret"
 
 
 def test_a_select_is_no_stream(tmp_path: Path) -> None:
