@@ -530,8 +530,7 @@ class Parser(Cursor):
         if not self.take_word("GROUP"):
             return None
         self.expect_word("BY")
-        keys: list[tuple[Variable, Expression]] = []
-        values: dict[Variable, Expression] = {}
+        keys: dict[Variable, Expression] = {}
         while True:
             position = self.token.position
             named: Variable | None = None
@@ -544,13 +543,12 @@ class Parser(Cursor):
             elif self.at_iri() or self._at_builtin():
                 expression = self.constraint()
             elif keys:
-                return keys
+                return [*keys.items()]
             else:
                 self.expected("what to group by")
             name = named or self._key_name(expression)
-            if values.setdefault(name, expression) != expression:
+            if keys.setdefault(name, expression) != expression:
                 self.fail(f"{name} has a value already", position)
-            keys.append((name, expression))
 
     def _key_name(self, expression: Expression) -> Variable:
         return expression.variable if isinstance(expression, VariableRef) else self.fresh("k")
