@@ -45,7 +45,7 @@ from loaders.dynamic import (
     publish_history,
     stream_lines,
 )
-from loaders.jobs import done_in_thread, rows_of
+from loaders.jobs import done_in_thread, rows_of, step
 from loaders.outputs import line_of, written
 from loaders.progress import Report, spark_tasks
 from loaders.publisher import Publisher
@@ -74,7 +74,7 @@ def write_streams_spark(
     parts = stream_parts(source, start, until, 2 * context.defaultParallelism)
     with written(directory), TemporaryDirectory(prefix=".pieces-", dir=directory) as work:
         writer = PieceWriter(context, Path(work))
-        tell = partial(_stream_parts, shipped(context, source, Path(work)), parts, writer)
+        tell = step(_stream_parts, shipped(context, source, Path(work)), parts, writer)
         pieces = session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(tell, writer.schema)
         with spark_tasks(context, report, f"writing streams of {source.name} with Spark"):
             rows = done_in_thread(context, partial(writer.take, pieces, Path(work)))
@@ -145,10 +145,10 @@ def write_parts_spark(
     writer = PieceWriter(session.sparkContext, folder)
 
     def write(statements: "DataFrame", history: _History) -> dict[str, int]:
-        label = partial(_labelled, history, shares, method, naming)
+        label = step(_labelled, history, shares, method, naming)
         labelled = statements.mapInArrow(label, _RANGES)
         by_time = labelled.repartitionById(2 * shares, _column("range"))
-        return writer.take(by_time.mapInArrow(partial(_merged, writer), writer.schema), folder)
+        return writer.take(by_time.mapInArrow(step(_merged, writer), writer.schema), folder)
 
     with spark_tasks(session.sparkContext, report, f"writing facts of {feed.name} with Spark"):
         return _by_share(session, feed, span, write, {})
@@ -169,7 +169,7 @@ def publish_history_spark(
     run = f"history-{token_hex(12)}"
 
     def publish(statements: "DataFrame", history: _History) -> int:
-        post = partial(_posted, history, publisher.url, publisher.token, run)
+        post = step(_posted, history, publisher.url, publisher.token, run)
         return sum(row.facts for row in statements.mapInArrow(post, "facts bigint").collect())
 
     with spark_tasks(session.sparkContext, report, f"publishing {feed.name} with Spark"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from loaders.distributed.shipping import PieceWriter, Shipped, shipped
-from loaders.jobs import done_in_thread, rows_of
+from loaders.jobs import done_in_thread, rows_of, step
 from loaders.outputs import directory_aside, line_of
 from loaders.progress import SILENT, Report, spark_tasks
 from loaders.sources.base import StaticSource
@@ -65,7 +65,7 @@ def load_spark(
 
     with directory_aside(output, replace) as aside, TemporaryDirectory(prefix="tpf-load-") as work:
         pieces = source.pieces(2 * context.defaultParallelism)
-        read = partial(_lines, shipped(context, source, Path(work)), pieces)
+        read = step(_lines, shipped(context, source, Path(work)), pieces)
         writer = PieceWriter(context, aside)
         lines = (
             SparkSession(context)
@@ -75,7 +75,7 @@ def load_spark(
             .dropDuplicates(["line"])
             .sortWithinPartitions("line")
         )
-        files = lines.mapInArrow(partial(_line_file, writer), writer.schema)
+        files = lines.mapInArrow(step(_line_file, writer), writer.schema)
         with spark_tasks(context, report, f"reading {source.name} with Spark"):
             counts = done_in_thread(context, partial(writer.take, files, aside))
         for number, name in enumerate(counts):

@@ -7,7 +7,6 @@ are functions of the records alone.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant, from_micros
 from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerUnreachableError
-from loaders.jobs import arrow_schema
+from loaders.jobs import arrow_schema, step
 from loaders.publisher import Publisher
 from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, outcomes, posted_records
 from loaders.stream.records import Document, RecordMapping
@@ -137,7 +136,7 @@ def run_stream(
         batch = f"{identity}-{number}"
         result: Iterable[Outcome]
         if settings.from_executors:
-            post = partial(posted_records, publisher.url, publisher.token, batch)
+            post = step(posted_records, publisher.url, publisher.token, batch)
             in_order = frame.repartition(1).sortWithinPartitions("at", "name")
             rows = in_order.mapInArrow(post, OUTCOME).collect()
             result = [Outcome(*row) for row in rows]
@@ -163,7 +162,7 @@ def run_stream(
         progress.done(number, names)
 
     writer = (
-        records.mapInArrow(partial(_mapped, mapping), _SCHEMA)
+        records.mapInArrow(step(_mapped, mapping), _SCHEMA)
         .writeStream.option("checkpointLocation", checkpoint.inner("spark").url)
         .foreachBatch(publish)
     )
@@ -210,9 +209,10 @@ def _mapped(mapping: RecordMapping, batches: Iterator[Any]) -> Iterator[Any]:
 def _row(mapping: RecordMapping, name: str, at: int, text: str | None) -> dict[str, object]:
     row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
     row |= {"name": name, "at": at, "facts": 0}
+    if text is None:
+        return row  # a message of Kafka without a value
     try:
-        # Messages of Kafka may have no value.
-        result = mapping.batch(Document(name, from_micros(at), text or ""))
+        result = mapping.batch(Document(name, from_micros(at), text))
     except (InputError, AnnotationError, OverflowError) as error:
         # Beyond the year 9999 there is no instant, and of the last one no label.
         return row | {"problem": str(error)}

@@ -1,9 +1,11 @@
+import pickle
 from datetime import timedelta
 
 import pytest
 
 from annotations.instants import LAST, to_micros
 from annotations.labels import Labelling
+from loaders.jobs import step
 from loaders.stream.job import _row
 from loaders.stream.records import RdfRecords
 
@@ -30,7 +32,13 @@ def test_a_record_that_no_label_fits_is_left_out(
         assert problem in str(row["problem"])
 
 
-def test_a_message_without_a_value_says_nothing() -> None:
+@pytest.mark.parametrize("suffix", ["nq", "jsonld"])
+def test_a_message_without_a_value_says_nothing(suffix: str) -> None:
     """Kafka has those of what was deleted."""
-    row = _row(RdfRecords(timedelta(hours=1)), "topic-0-7", 0, None)
+    row = _row(RdfRecords(timedelta(hours=1), suffix=suffix), "topic-0-7", 0, None)
     assert (row["problem"], row["facts"]) == (None, 0)
+
+
+def test_a_step_keeps_its_name_on_its_way_to_a_worker() -> None:
+    sent = pickle.loads(pickle.dumps(step(_row, RdfRecords(None), "a.nq")))
+    assert (sent.__name__, sent(0, TEXT)["facts"]) == ("_row", 1)
