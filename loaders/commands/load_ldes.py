@@ -184,27 +184,31 @@ def _published(
     follower: LdesFollower, send: Callable[[MemberChanges], None], stopped: Event
 ) -> int:
     """Publish what waits; return the number of members. Whose content is refused is left out."""
-    done = 0
-    for most in (AT_ONCE, 1):
-        for changes, taken in follower.changes(most):
+    done = alone = 0
+    while True:
+        for changes, taken in follower.changes(1 if alone else AT_ONCE):
             if stopped.is_set():
                 return done
+            count = len(changes.members)
             try:
                 send(changes)
             except PublishRefusedError as error:
                 if error.status not in REFUSALS_OF_CONTENT:
                     raise
-                if most > 1:
-                    break  # whose it is shows one instant at a time
+                if not alone:
+                    alone = count  # whose it is shows one instant at a time
+                    break
                 names = " ".join(changes.members)[:200]
                 typer.echo(f"tpf-load: not published: {names}: {error}", err=True)
                 taken(refused=True)
             else:
                 taken()
-                done += len(changes.members)
+                done += count
+            if alone:
+                alone = max(alone - count, 0)
+                break
         else:
-            break
-    return done
+            return done
 
 
 def _failed(reason: str) -> None:

@@ -37,13 +37,13 @@ class ChangeFeed:
         self._closed = False
         self._followers = 0
         self._looking = False
+        self._from = self._last = 0
+        """All batches after the first of these are kept, until the second."""
         # Whatever comes between these two is heard.
-        self._last = 0
         store.listen(self._take)
-        self._from = store.snapshot(clock.now()).sequence
-        """All batches after this one are kept, until the last."""
+        begin = store.snapshot(clock.now()).sequence
         with self._changed:
-            self._last = max(self._last, self._from)
+            self._from, self._last = max(self._from, begin), max(self._last, begin)
 
     @property
     def closed(self) -> bool:

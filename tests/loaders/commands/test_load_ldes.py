@@ -294,11 +294,14 @@ def test_a_member_that_the_server_refuses_is_left_out_alone(tmp_path: Path, site
     target.live.publish([Fact(row, later)], SystemClock().now())
     nodes.nodes["/"] = STREAM.format(root=f"{at}/") + member("b1", "b", 1, ":p 1")
     nodes.nodes["/"] += member("a1", "a", 2, ":p 1") + member("b2", "b", 3, ":p 2")
+    nodes.nodes["/"] += "".join(member(f"c{n}", f"c{n}", n, ":p 1") for n in range(4, 13))
     options = ("--polls", "1", "--state", str(tmp_path / "state"))
     found = push(target, f"{at}/", *options)
     told, summary = found.text.splitlines()
     assert told.startswith("tpf-load: not published: <http://x/a1>: "), told
-    assert (found.status, summary[:19]) == (0, "2 members published")
+    assert (found.status, summary[:20]) == (0, "11 members published")
+    # What comes before it goes alone, and what comes after it at once.
+    assert target.live.snapshot(SystemClock().now()).sequence == 3
     # What it would have said is none of what its next version ends or keeps.
     nodes.nodes["/"] += member("a2", "a", 4, ":p 1, 2")
     told, _ = push(target, f"{at}/", *options).text.splitlines()

@@ -87,6 +87,21 @@ def test_a_batch_that_comes_while_a_feed_begins_is_told_once(tmp_path: Path) -> 
         assert feed._after(1, 0) is None
 
 
+def test_a_log_that_begins_anew_while_a_feed_begins_has_changed_anything(tmp_path: Path) -> None:
+    with closing(open_live_store(tmp_path / "live.sqlite")) as store:
+        snapshot = store.snapshot
+
+        def snapshot_before_another_log(instant: datetime) -> Snapshot:
+            before = snapshot(instant)
+            (listener,) = store._listeners.of_batches
+            listener(7, None)
+            return before
+
+        with patch.object(store, "snapshot", snapshot_before_another_log):
+            feed = ChangeFeed(store, ManualClock(BEGIN))
+        assert feed._after(0, 0) == (7, None)
+
+
 def test_a_feed_does_not_keep_a_store_that_a_reload_has_closed(tmp_path: Path) -> None:
     store = open_live_store(tmp_path / "live.sqlite")
     feeds = ChangeFeeds(ManualClock(BEGIN), 1)

@@ -287,8 +287,7 @@ class ColumnarStore:
         return files.frequent[predicate]
 
     def _counted(self, files: _Files, predicate: Term | None) -> Sequence[tuple[Term, int]]:
-        bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
-        order = files.plans[bits].order
+        order = files.plans[_PREDICATE_BIT].order
         terms: npt.NDArray[Any]
         if predicate is None:
             terms, rows = order.frequencies()
