@@ -18,7 +18,7 @@ from annotations.namespaces import RDF, XSD
 from annotations.nesting import check_nesting
 from annotations.terms import Quad, is_blank_node
 from loaders.errors import InputError
-from loaders.places import InputPlace
+from loaders.places import InputPlace, json_in
 from loaders.sources.gtfs import GEO
 from tpf_server.store.static.ox_terms import read_quads
 from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
@@ -69,14 +69,7 @@ def quads_of_json(content: bytes, source: str, base: str | None) -> list[Quad]:
 
 def context_of(file: InputPlace) -> Any:
     """Return the context in a file."""
-    try:
-        document = json.loads(file.read_bytes())
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(error.strerror or str(error), str(file)) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON ({error})", str(file)) from None
+    document = json_in(file)
     if not isinstance(document, dict):
         raise InputError("no context: not an object of JSON", str(file))
     return document.get("@context", document)

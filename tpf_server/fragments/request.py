@@ -142,7 +142,7 @@ _INSTANTS = frozenset({"at", "known"})
 _KNOWN = _PAGING | _INSTANTS | {"subject", "predicate", "object", "graph", "values"}
 _IN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+")
 _NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
-_SNAPSHOT = re.compile(r"(-?\d{1,18})\.(\d{1,18})")
+_SNAPSHOT = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _INSTANTS_IN_MICROS = range(to_micros(FIRST), to_micros(LAST) + 1)
 _MAX_PAGE = 10**9
 _OFTEN = 512

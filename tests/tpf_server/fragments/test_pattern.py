@@ -164,7 +164,7 @@ def test_a_plus_is_a_space_and_characters_that_no_iri_holds_are_encoded() -> Non
     "query",
     [
         "page=0", "page=abc", "page=-1", "page=", "page=1.5", "page=%D9%A1", "page=99999999999999",
-        "limit=0", "limit=x", "snapshot=1", "snapshot=a.b", "snapshot=1.-1",
+        "limit=0", "limit=x", "snapshot=1", "snapshot=a.b", "snapshot=1.-1", "snapshot=%D9%A1.1",
         "snapshot=999999999999999999.1", "snapshot=-99999999999999999.1", "subject=%FF",
         "page=1&page=2", "subject=&subject=http://example.org/a",
     ],
