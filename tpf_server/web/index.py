@@ -180,7 +180,7 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
     now = site.clock.now()
     for name, dataset in site.datasets.items():
         static, live = dataset.static, dataset.live
-        snapshot = None if live is None else live.snapshot(now)
+        snapshot = None if live is None else live.current(now)
         instants = [None if static is None else static.modified]
         parts, labellings = list[_LivePart](), list[str]()
         if live is not None and snapshot is not None:
@@ -250,7 +250,7 @@ def vocabulary(
         if static is not None:
             predicates.update(dict(static.frequent()))
             classes.update(dict(static.frequent(RDF_TYPE)))
-        snapshot = None if live is None else live.snapshot(now)
+        snapshot = None if live is None else live.current(now)
         if live is not None and snapshot is not None:
             predicates.update({each: count for each, count, _ in live.predicates(snapshot)})
             typed = live.facts(FactPattern(predicate=RDF_TYPE), snapshot, 0, _TYPED)
