@@ -21,7 +21,12 @@ from annotations.wording import counted, printable, user_agent
 from loaders.commands.options import grouped, is_web_url
 from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
-from loaders.errors import InputError, PublishRefusedError, SettingError
+from loaders.errors import (
+    InputError,
+    PublishRefusedError,
+    ServerUnreachableError,
+    SettingError,
+)
 from loaders.outputs import line_of, put_where_wanted
 from loaders.publisher import FilePublisher, is_stream
 from loaders.replay import REFUSALS_OF_CONTENT
@@ -201,6 +206,10 @@ def _published(
                 names = " ".join(changes.members)[:200]
                 typer.echo(f"tpf-load: not published: {names}: {error}", err=True)
                 taken(refused=True)
+            except ServerUnreachableError:
+                if stopped.is_set():
+                    return done
+                raise
             else:
                 taken()
                 done += count

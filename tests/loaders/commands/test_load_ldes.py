@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -27,7 +28,8 @@ from annotations.namespaces import (
     TEMPORAL,
 )
 from annotations.terms import Quad, Term
-from loaders.commands.load_ldes import patches_of
+from loaders.commands.load_ldes import _published, patches_of
+from loaders.errors import ServerUnreachableError
 from loaders.sources.ldes import LdesFollower, LdesState, Member, MemberChanges
 from tests.loaders.facts_server import listening
 from tests.loaders.test_cli import run
@@ -306,6 +308,23 @@ def test_a_member_that_the_server_refuses_is_left_out_alone(tmp_path: Path, site
     nodes.nodes["/"] += member("a2", "a", 4, ":p 1, 2")
     told, _ = push(target, f"{at}/", *options).text.splitlines()
     assert told.startswith("tpf-load: not published: <http://x/a2>: "), told
+
+
+def test_whoever_stops_it_while_the_server_is_away_is_told_no_error() -> None:
+    class Follower:
+        def changes(self, _most: int) -> Iterator[tuple[MemberChanges, Any]]:
+            yield MemberChanges([], [], [Term("<http://x/a>")]), pytest.fail
+
+    def send(_changes: MemberChanges) -> None:
+        if stopping:
+            stopped.set()
+        raise ServerUnreachableError("is away")
+
+    stopped, stopping, follower = Event(), False, Follower()
+    with pytest.raises(ServerUnreachableError):
+        _published(follower, send, stopped)  # type: ignore[arg-type]
+    stopping = True
+    assert _published(follower, send, stopped) == 0  # type: ignore[arg-type]
 
 
 def test_a_fact_that_went_may_come_again(tmp_path: Path, site: Site) -> None:
