@@ -88,8 +88,8 @@ class _Reader:
     def read(self, number: int, line: str) -> None:
         if not line or line.startswith("#"):
             return
-        code, _, rest = line.partition(" ")
-        code, rest = code.rstrip("."), rest.strip()
+        code, rest = [*line.split(maxsplit=1), ""][:2]
+        code = code.rstrip(".")
         if code in ("A", "D") and rest and rest[0] != "#":
             statement = self._statement(number, rest)
             self._most -= len(statement)

@@ -64,6 +64,11 @@ def test_what_a_transaction_that_is_aborted_says_is_left_out() -> None:
     assert (len(patch.added), patch.withdrawn) == (1, [])
 
 
+def test_tabs_separate_as_spaces_do() -> None:
+    text = b"H\tid\t<urn:x> .\nTX\t.\nPA\tx\t<x:>\t.\nA\tx:a\t<x:p>\tx:o\t.\nTC\t."
+    assert [len(quads) for quads in parse_patch(text)] == [1, 0]
+
+
 @pytest.mark.parametrize(
     "again", ['<x:a>  <x:p>\t"é" . # gone', '<x:a> <x:p> "\\u00e9".', 'x:a <x:\\u0070> "é" .']
 )
