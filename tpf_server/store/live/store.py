@@ -208,14 +208,15 @@ class _Listeners:
         for listener in self.of_batches:
             listener(index.last, None)
 
-    def tell(self, index: FactIndex, record: Record) -> None:
-        if self.of_batches:
+    def tell(self, index: FactIndex, record: Record, *, anew: bool = False) -> None:
+        # Where all is read anew, they are told once, at its end.
+        if self.of_batches and not anew:
             changed = {Term(version.predicate) for version in record.added}
             gone = [row for row in record.removed if index.rows.row_in_use(row)]
             changed.update(quad.predicate for quad in index.quads(gone))
             for listener in self.of_batches:
                 listener(record.sequence, frozenset(changed))
-        if self.followers:
+        if self.followers and not anew:
             added = [
                 Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)
                 for each in record.added
@@ -432,7 +433,7 @@ class IndexedLiveStore:
             self._apply_all(self._log.read(self._index.last))
             self._behind = False
 
-    def _apply_all(self, records: Iterator[Record]) -> None:
+    def _apply_all(self, records: Iterator[Record], *, anew: bool = False) -> None:
         first = next(records, None)
         if first is None:
             return
@@ -440,22 +441,22 @@ class IndexedLiveStore:
             # The log dropped records before this process saw them.
             whole = self._log.read(0)
             self._reset()
-            self._apply_all(whole)
+            self._apply_all(whole, anew=True)
             self._listeners.begin_again(self._index)
             return
         first_read = self._index.last == 0
         for record in chain((first,), records):
-            self._apply(record)
+            self._apply(record, anew=anew)
         if first_read:
             self._index.settle()
         self._unwatched.grown(self._index.rows.live_rows)
 
-    def _apply(self, record: Record) -> None:
+    def _apply(self, record: Record, *, anew: bool = False) -> None:
         self._reader.apply(record)
         self._updates.note(record)
         if self._settings.keep_events is not None:
             self._events.note(record)
-        self._listeners.tell(self._index, record)
+        self._listeners.tell(self._index, record, anew=anew)
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]

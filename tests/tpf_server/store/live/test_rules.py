@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -20,7 +20,7 @@ from tests.support.eventually import eventually
 from tests.support.postgres import Address, Addresses
 from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live.log import LiveSettings, Record
-from tpf_server.store.protocols import Snapshot
+from tpf_server.store.protocols import Snapshot, Standing
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ALL = FactPattern()
@@ -84,6 +84,32 @@ def test_what_could_not_be_read_of_the_log_is_read_at_the_next_look(
         store.snapshot(at(0))
     snapshot = store.snapshot(at(0))
     assert (snapshot.sequence, store.count(ALL, snapshot)) == (4, 4 if failing else 2)
+    store.close()
+    other.close()
+
+
+def test_followers_of_a_log_that_dropped_batches_are_told_once(address: Address) -> None:
+    told: list[object] = []
+
+    class Following:
+        def begin(self, versions: Sequence[Standing]) -> None:
+            told.append([each.quad.subject for each in versions])
+
+        def change(self, removed: Sequence[int], added: Sequence[Standing]) -> None:
+            told.append((removed, added))
+
+    store, other = address.open(), address.open()
+    other.publish([expiring(10)], at(0))
+    assert store.snapshot(at(0)).sequence == 1
+    store.follow(Following())
+    store.listen(lambda *batch: told.append(batch))
+    told.clear()
+    for number in range(1, 4):
+        other.publish([expiring(10, s=number)], at(0))
+    with other._log.writing():
+        other._log.drop(2, 0)
+    assert store.snapshot(at(0)).sequence == 4
+    assert told == [[expiring(10, s=n).quad.subject for n in (2, 3)], (4, None)]
     store.close()
     other.close()
 
