@@ -311,6 +311,8 @@ def test_a_member_that_the_server_refuses_is_left_out_alone(tmp_path: Path, site
 
 
 def test_whoever_stops_it_while_the_server_is_away_is_told_no_error() -> None:
+    stopped, stopping = Event(), False
+
     class Follower:
         def changes(self, _most: int) -> Iterator[tuple[MemberChanges, Any]]:
             yield MemberChanges([], [], [Term("<http://x/a>")]), pytest.fail
@@ -320,11 +322,11 @@ def test_whoever_stops_it_while_the_server_is_away_is_told_no_error() -> None:
             stopped.set()
         raise ServerUnreachableError("is away")
 
-    stopped, stopping, follower = Event(), False, Follower()
+    follower: Any = Follower()
     with pytest.raises(ServerUnreachableError):
-        _published(follower, send, stopped)  # type: ignore[arg-type]
+        _published(follower, send, stopped)
     stopping = True
-    assert _published(follower, send, stopped) == 0  # type: ignore[arg-type]
+    assert _published(follower, send, stopped) == 0
 
 
 def test_a_fact_that_went_may_come_again(tmp_path: Path, site: Site) -> None:
