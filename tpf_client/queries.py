@@ -288,7 +288,7 @@ class Answer:
         self._streams = self._streams and node.monotone
         with self.driver.working():
             self._evaluation.dataflow.flush()
-        return self._evaluation.unsettled
+            return self._evaluation.unsettled
 
     def _arrive(self, solution: Solution, count: int) -> None:
         self._solutions += count

@@ -228,6 +228,20 @@ def test_a_timeout_ends_a_join(client: Client, monkeypatch: pytest.MonkeyPatch) 
             client.select(form, timeout=1000).fetchall()
 
 
+def test_a_timeout_ends_what_is_made_between_responses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = map(float, count())
+    monkeypatch.setattr("tpf_client.planner.driver.monotonic", lambda: next(seconds))
+    file = tmp_path / "data.nt"
+    file.write_text("".join(f"<urn:s{n}> <urn:p> <urn:o{n}> .\n" for n in range(40)))
+    with Client(file) as client:
+        query = "SELECT * { ?a <urn:p>* ?b . ?c ?d ?e }"
+        assert len(client.select(query).fetchall()) == 4800
+        with pytest.raises(LimitError, match="timeout=1000 allows"):
+            client.select(query, timeout=1000).fetchall()
+
+
 def test_explained(client: Client) -> None:
     text = client.explain("SELECT * { ?s ?p ?o } LIMIT 30")
     assert text.startswith("1. scan ?s ?p ?o")

@@ -176,12 +176,20 @@ class Driver:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Count the time of a block; see `in_time`."""
-        began = self._began = monotonic()
+        began = self._began = self._now()
         try:
             yield
         finally:
             self._seconds += monotonic() - began
             self._began = None
+
+    def _now(self) -> float:
+        """Return the time, and count the wait that is over."""
+        now = monotonic()
+        if self._since is not None:
+            self._seconds += now - self._since
+            self._since = None
+        return now
 
     def in_time(self, _solution: Solution, _count: int) -> None:
         """Raise a `LimitError` if the timeout passes during work: a guard of a dataflow."""
@@ -237,10 +245,7 @@ class Driver:
         """Handle the next response; ``False``: none is under way, `Ask`: none came."""
         if self._closed:
             raise ClosedError("the query was closed")
-        now = monotonic()
-        if self._since is not None:
-            self._seconds += now - self._since
-            self._since = None
+        now = self._now()
         if self._outstanding == 0:
             return False
         most = self.fetcher.limits.max_query_seconds

@@ -276,14 +276,15 @@ class Evaluation:
         if self._errors and not busy:
             error, self._errors = self._errors[0], []
             raise error
-        if self._later:
-            self._act(self._later.popleft())
-            return True
-        if self.live and self.driver.idle and any(each.need.limited for each in self.leaves):
-            # What operators hold back may be enough.
-            self.dataflow.flush()
-        if self._pump() or self._later:
-            return True
+        with self.driver.working():
+            if self._later:
+                self._act(self._later.popleft())
+                return True
+            if self.live and self.driver.idle and any(each.need.limited for each in self.leaves):
+                # What operators hold back may be enough.
+                self.dataflow.flush()
+            if self._pump() or self._later:
+                return True
         if self.driver.idle and self.driver.paused:
             self.driver.resume()
             return True
