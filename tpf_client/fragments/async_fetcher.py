@@ -166,17 +166,14 @@ class AsyncFetcher(Fetcher):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         entry = self._tasks.pop(task)
-        with self._lock:
-            self._forget(entry)
+        if task.cancelled():
+            # Perhaps before it began. Who waits does so in vain otherwise.
+            self._deliver(entry, ClosedError(f"{entry.request.url}: the request was cancelled"))
 
     async def _run(self, entry: InFlight) -> None:
         answer: FetchOutcome
         try:
             answer = await self._answer(entry)
-        except asyncio.CancelledError:
-            # Who waits when the client is closed does so in vain otherwise.
-            self._deliver(entry, ClosedError(f"{entry.request.url}: the request was cancelled"))
-            raise
         except Exception as error:  # noqa: BLE001 - a defect of ours must reach who waits
             answer = error
         self._deliver(entry, answer)

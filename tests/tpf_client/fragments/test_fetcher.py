@@ -337,16 +337,32 @@ def test_identical_requests_under_way_are_merged() -> None:
         assert isinstance(answers[-1], ClosedError)
 
 
+class Http:
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+        await asyncio.sleep(0)
+        return Response(200, {"Content-Type": "application/trig"}, BODY.encode(), START, START)
+
+    def close(self) -> None:
+        """Has nothing open."""
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_whoever_waits_in_a_loop_when_a_client_is_closed_is_told(begun: bool) -> None:
+    async def ask() -> list[FetchOutcome]:
+        fetcher = AsyncFetcher(Http(), clock=ManualClock(START))
+        answers: list[FetchOutcome] = []
+        fetcher.submit(Request(URL), answers.append)
+        if begun:
+            await asyncio.sleep(0)
+        await fetcher.aclose()
+        return answers
+
+    (answer,) = asyncio.run(ask())
+    assert isinstance(answer, ClosedError)
+
+
 def test_nobody_joins_a_request_that_was_given_up() -> None:
     """As one query that had enough does, and the next one, at once."""
-
-    class Http:
-        async def get(self, url: str, headers: Mapping[str, str]) -> Response:
-            await asyncio.sleep(0)
-            return Response(200, {"Content-Type": "application/trig"}, BODY.encode(), START, START)
-
-        def close(self) -> None:
-            """Has nothing open."""
 
     async def ask() -> list[FetchOutcome]:
         fetcher = AsyncFetcher(Http(), clock=ManualClock(START))
