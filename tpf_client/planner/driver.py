@@ -6,7 +6,7 @@ query: they yield an `Ask` when only a response helps.
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,8 +73,19 @@ PAUSE: Sequence[Request] = []
 """What a task yields to go on only when nothing else does; it is resumed with no pages."""
 
 
-class Outcomes(list[Request]):
-    """Requests, as a task yields them, for each of which it is sent the page or the error."""
+class Joined(list[Request]):
+    """The requests of tasks that run together.
+
+    `failed` takes the number and error of one, and returns what its task does not know to mend.
+    """
+
+    def __init__(
+        self,
+        requests: Iterable[Request],
+        failed: Callable[[int, BaseException], BaseException | None],
+    ) -> None:
+        super().__init__(requests)
+        self.failed = failed
 
 
 class Send(NamedTuple):
@@ -371,10 +382,14 @@ class Driver:
                 if over:
                     return
                 answer = self._measured(answer)
-                if isinstance(answer, BaseException) and not isinstance(requests, Outcomes):
-                    over = True
-                    resume(answer)
-                    return
+                if isinstance(answer, BaseException):
+                    error = (
+                        requests.failed(number, answer) if isinstance(requests, Joined) else answer
+                    )
+                    if error is not None:
+                        over = True
+                        resume(error)
+                        return
                 pages[number] = answer
                 missing -= 1
                 if not missing:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from itertools import chain
+from typing import TypeVar
 
 from annotations.labels import Fact
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
@@ -12,7 +13,7 @@ from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page, PageMetadata
-from tpf_client.planner.driver import PAUSE, Outcomes, Task
+from tpf_client.planner.driver import PAUSE, Joined, Task
 
 T = TypeVar("T")
 
@@ -70,28 +71,39 @@ def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
     """
     results: dict[int, T] = {}
     asked: dict[int, Sequence[Request]] = {}
+    waiting: dict[int, Sequence[Request]] = {}
+    places: list[tuple[int, int]] = []
 
-    def advance(number: int, pages: Sequence[Any] | None) -> None:
-        task, requests = tasks[number], asked.pop(number, ())
-        errors = [each for each in pages or () if isinstance(each, BaseException)]
+    def advance(number: int, go_on: Callable[..., Sequence[Request]], *given: object) -> None:
         try:
-            if pages is None:
-                asked[number] = next(task)
-            elif errors and not isinstance(requests, Outcomes):
-                asked[number] = task.throw(errors[0])
-            else:
-                asked[number] = task.send(pages)
+            asked[number] = go_on(*given)
         except StopIteration as stop:
             results[number] = stop.value
 
-    for number in range(len(tasks)):
-        advance(number, None)
+    def failed(place: int, error: BaseException) -> BaseException | None:
+        number, inner = places[place]
+        requests = waiting.get(number, ())
+        left = requests.failed(inner, error) if isinstance(requests, Joined) else error
+        if left is None or waiting.pop(number, None) is None:
+            return None
+        try:
+            advance(number, tasks[number].throw, left)
+        except Exception as unmended:  # noqa: BLE001 - for all of them
+            return unmended
+        return None
+
+    for number, task in enumerate(tasks):
+        advance(number, task.__next__)
     while asked:
-        pages = yield Outcomes(request for requests in asked.values() for request in requests)
-        start = 0
-        for number, requests in list(asked.items()):
-            advance(number, pages[start : start + len(requests)])
-            start += len(requests)
+        waiting, asked = asked, {}
+        places = [(number, inner) for number in waiting for inner in range(len(waiting[number]))]
+        pages = yield Joined(chain.from_iterable(waiting.values()), failed)
+        answers: dict[int, list[Page]] = {number: [] for number in waiting}
+        for (number, _), page in zip(places, pages, strict=True):
+            if number in answers:
+                answers[number].append(page)
+        for number, sent in answers.items():
+            advance(number, tasks[number].send, sent)
     return [results[number] for number in range(len(tasks))]
 
 

@@ -98,6 +98,19 @@ def test_what_a_task_knows_to_do_about_an_error_it_does_among_others_too() -> No
         finished(driver.run(together([_patient(gone), _patient(gone)])), driver)
 
 
+def test_an_error_that_no_task_can_mend_is_not_put_off_by_the_requests_of_others() -> None:
+    def hasty(url: str) -> Task[Any]:
+        return (yield [Request(url)])
+
+    def one_by_one(number: int) -> Task[Any]:
+        return together([hasty(f"http://there.test/{number}"), hasty(f"http://gone.test/{number}")])
+
+    driver = Driver(cast(Any, Answering("http://there.test/")))
+    with pytest.raises(HttpError, match=r"gone\.test/0"):
+        finished(driver.run(together([one_by_one(number) for number in range(100)])), driver)
+    assert driver.outstanding == 198
+
+
 def test_a_sample_of_very_many_pages_takes_no_list_of_them() -> None:
     def form() -> Task[Any]:
         yield from ()
