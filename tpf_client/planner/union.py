@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from annotations.instants import shifted
 from annotations.terms import QuadPattern, is_variable
@@ -33,7 +33,7 @@ class UnionSource:
         """Return our instant at which every source's clock has surely reached `instant`."""
         ours = self._sources[0]
         return max(
-            source.wake_at(shifted(instant, source.now() - ours.now())) for source in self._sources
+            source.wake_at(shifted(instant, ahead(source, ours))) for source in self._sources
         )
 
     def begin(self) -> Task[object]:
@@ -59,7 +59,7 @@ class UnionSource:
         ours = self._sources[0]
         sources = (self._asked(asked.pattern) or [ours]) if self._once else self._sources
         for _ in range(_MAX_PASSES):
-            shifts = [source.now() - ours.now() for source in sources]
+            shifts = [ahead(source, ours) for source in sources]
             contents = yield from together(
                 [
                     self._read(
@@ -111,6 +111,12 @@ class UnionSource:
         return [each for each in self._sources if self._without_match(each, pattern) is None]
 
 
+def ahead(source: Source, ours: Source) -> timedelta:
+    """Return how far the clock of a source is ahead of ours; one clock goes on meanwhile."""
+    before, now, after = ours.now(), source.now(), ours.now()
+    return timedelta(0) if before <= now <= after else now - after
+
+
 def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
     return all(is_variable(one) or one == other for one, other in zip(wider, pattern, strict=True))
 
@@ -129,10 +135,9 @@ def _any(each: Sequence[bool | None]) -> bool | None:
 
 
 def _shifted(content: Content, source: Source, ours: Source) -> Content:
-    shift = ours.now() - source.now()
+    shift = -ahead(source, ours)
     if not shift:
         return content
-
     return replace(
         content,
         evaluated_at=shifted(content.evaluated_at, shift),

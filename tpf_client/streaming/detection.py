@@ -39,7 +39,7 @@ from tpf_client.planner.key_answers import packed
 from tpf_client.planner.live_fragment import canonical_pattern
 from tpf_client.planner.reading import Content, ReadRequest, together
 from tpf_client.planner.source import Estimate, Source, impossible, substitute
-from tpf_client.planner.union import UnionSource
+from tpf_client.planner.union import UnionSource, ahead
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
 
@@ -546,7 +546,7 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
 
     def earliest(instants: Sequence[datetime | None]) -> datetime | None:
         pairs = zip(parts, instants, strict=True)
-        own = [shifted(at, ours.now() - part.source.now()) for part, at in pairs if at is not None]
+        own = [shifted(at, -ahead(part.source, ours)) for part, at in pairs if at is not None]
         return min(own, default=None)
 
     return Detected(

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,10 @@ from tests.support.live_server import BASE, START, LiveServer
 from tests.support.oracle import select, store_of
 from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client import Client
+from tpf_client.planner.driver import Task
+from tpf_client.planner.fragment_source import ANYTHING
+from tpf_client.planner.reading import Content, ReadRequest
+from tpf_client.planner.union import UnionSource
 from tpf_client.streaming.detection import Detected, _as_one
 
 EX = "http://example.org/"
@@ -205,6 +210,32 @@ class _Clocked:
 
     def now(self) -> datetime:
         return START + self._ahead
+
+
+def test_of_one_clock_all_instants_are_what_servers_say() -> None:
+    """Although it goes on from one look to the next."""
+    looks, end = count(), START + STEP
+
+    class Ticking:
+        url = BASE
+
+        def now(self) -> datetime:
+            return START + next(looks) * timedelta(microseconds=1)
+
+        def wake_at(self, instant: datetime) -> datetime:
+            return instant
+
+        def read(self, _asked: ReadRequest) -> Task[Content]:
+            yield from ()
+            return Content((), START, end, end, end, dynamic=True)
+
+    union = UnionSource([cast(Any, Ticking()), cast(Any, Ticking())])
+    assert union.wake_at(end) == end
+    with pytest.raises(StopIteration) as read:
+        next(union.read(ReadRequest(ANYTHING)))
+    content: Content = read.value.value
+    assert (content.evaluated_at, content.fresh_until) == (START, end)
+    assert (content.expires, content.changes) == (end, end)
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(hours=1)])
