@@ -205,13 +205,16 @@ class Scheduler:
             work()
 
     def _advance(self, job: Job) -> None:
-        at = job.advance(self._clock.now())
-        with self._lock:
-            # In one step: whoever wakes it meanwhile is not put off until then.
-            if self._busy.pop(job):
-                at = self._clock.now()
-            if job.ended:
-                self._jobs.discard(job)
-            elif at is not None:
-                self._enqueue(job, at)
+        put_back = True
+        while put_back:
+            at = job.advance(self._clock.now())
+            with self._lock:
+                # In one step: whoever wakes it meanwhile is not put off until then.
+                put_back = self._busy.pop(job) and at is not None
+                if put_back:
+                    self._busy[job] = False
+                elif at is None:
+                    self._jobs.discard(job)
+                else:
+                    self._enqueue(job, at)
         self._changed.set()

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from annotations.instants import LAST
 from tests.support.eventually import eventually
 from tpf_client import Client
 from tpf_client.streaming import scheduler
-from tpf_client.streaming.scheduler import Scheduler
+from tpf_client.streaming.scheduler import Job, Scheduler
 
 QUERY = "ASK { ?s ?p ?o }"
 URL = "http://127.0.0.1:9/d"
@@ -109,6 +110,35 @@ def test_a_stream_of_a_closed_client_ends(earlier: bool) -> None:
     assert stream.wait(10)
     assert ended.is_set()
     assert _loops() <= before
+
+
+class Woken(Waiting):
+    """One that is woken when it is closed."""
+
+    def looks(self, _wake: Any) -> Iterator[object]:
+        self._woken = _wake
+        yield from super().looks(_wake)
+
+    def close(self) -> None:
+        super().close()
+        self._woken()
+
+
+def test_a_query_ends_that_begins_to_wait_as_another_one_closes_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, advance = Scheduler(SystemClock(), 1), Job.advance
+
+    def closing(job: Job, now: datetime) -> datetime | None:
+        at = advance(job, now)
+        if at is not None:
+            running.close()
+        return at
+
+    monkeypatch.setattr(Job, "advance", closing)
+    job = running.add(cast(Any, Woken()), _never)
+    assert job.wait(10)
+    assert job.error is None
 
 
 def test_what_fails_at_the_end_of_a_query_ends_nothing_else() -> None:
