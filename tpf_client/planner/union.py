@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from annotations.instants import shifted
-from annotations.terms import QuadPattern, is_variable
+from annotations.instants import LAST, shifted
+from annotations.labels import Fact
+from annotations.terms import Quad, QuadPattern, is_variable
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, ReadRequest, together
 from tpf_client.planner.source import Estimate, Source
@@ -14,7 +15,7 @@ _MAX_PASSES = 3
 
 
 class UnionSource:
-    """The quads of all these sources, each once; a `Source` for one query.
+    """The quads of all these sources, each once, with its last end; a `Source` for one query.
 
     A source without a match is not asked for narrower patterns; unless `once`, the first page tells
     each time whether it still has none. Instants are on the first one's clock.
@@ -78,7 +79,11 @@ class UnionSource:
                 break
             # What was read first has changed since.
             asked = replace(asked, at=at)
-        facts = {fact.quad: fact for content in aligned for fact in content.facts}
+        facts: dict[Quad, Fact] = {}
+        for fact in (fact for content in aligned for fact in content.facts):
+            other = facts.setdefault(fact.quad, fact)
+            if _end(other) < _end(fact):
+                facts[fact.quad] = fact
         expiries = [content.expires for content in aligned if content.expires is not None]
         changes = [content.changes for content in aligned if content.changes is not None]
         return Content(
@@ -119,6 +124,10 @@ def ahead(source: Source, ours: Source) -> timedelta:
 
 def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
     return all(is_variable(one) or one == other for one, other in zip(wider, pattern, strict=True))
+
+
+def _end(fact: Fact) -> datetime:
+    return LAST if fact.label is None else fact.label.end
 
 
 def _changes_by(instant: datetime, content: Content) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from annotations.labels import Expiration, Fact, Interval
+from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.oracle import select, store_of
@@ -212,28 +212,45 @@ class _Clocked:
         return START + self._ahead
 
 
-def test_of_one_clock_all_instants_are_what_servers_say() -> None:
-    """Although it goes on from one look to the next."""
-    looks, end = count(), START + STEP
+class _Ticking:
+    """A source of one fact, on a clock that goes on from one look to the next."""
 
-    class Ticking:
-        url = BASE
+    url = BASE
+    looks = count()
 
-        def now(self) -> datetime:
-            return START + next(looks) * timedelta(microseconds=1)
+    def __init__(self, label: Label | None) -> None:
+        self._fact = Fact(Quad(_train(0), iri(EX + "delay"), literal("1")), label)
 
-        def wake_at(self, instant: datetime) -> datetime:
-            return instant
+    def now(self) -> datetime:
+        return START + next(self.looks) * timedelta(microseconds=1)
 
-        def read(self, _asked: ReadRequest) -> Task[Content]:
-            yield from ()
-            return Content((), START, end, end, end, dynamic=True)
+    def wake_at(self, instant: datetime) -> datetime:
+        return instant
 
-    union = UnionSource([cast(Any, Ticking()), cast(Any, Ticking())])
+    def read(self, _asked: ReadRequest) -> Task[Content]:
+        yield from ()
+        end = START + STEP
+        return Content((self._fact,), START, end, end, end, dynamic=True)
+
+
+SOON, LATER = Expiration(START + STEP), Expiration(START + 2 * STEP)
+
+
+@pytest.mark.parametrize(
+    ("labels", "last"),
+    [((SOON, LATER), LATER), ((LATER, SOON), LATER), ((None, SOON), None), ((SOON, None), None)],
+)
+def test_facts_of_several_datasets_hold_as_long_as_one_says(
+    labels: tuple[Label | None, ...], last: Label | None
+) -> None:
+    """All instants are those of the servers, although one clock is looked at again and again."""
+    end = START + STEP
+    union = UnionSource([cast(Any, _Ticking(label)) for label in labels])
     assert union.wake_at(end) == end
     with pytest.raises(StopIteration) as read:
         next(union.read(ReadRequest(ANYTHING)))
     content: Content = read.value.value
+    assert [fact.label for fact in content.facts] == [last]
     assert (content.evaluated_at, content.fresh_until) == (START, end)
     assert (content.expires, content.changes) == (end, end)
 
