@@ -79,7 +79,7 @@ def test_preflight_and_options(client: Client) -> None:
     # A page that we serve ourselves is no other origin.
     same: dict[str, Any] = {"HTTP_HOST": "127.0.0.1:8890", "HTTP_ORIGIN": "http://127.0.0.1:8890"}
     assert call(app, query="query=ASK%7B%7D", **same)[0] == 200
-    own = {"HTTP_SEC_FETCH_MODE": "no-cors", "HTTP_SEC_FETCH_SITE": "same-origin"}
+    own: dict[str, Any] = {"HTTP_SEC_FETCH_MODE": "no-cors", "HTTP_SEC_FETCH_SITE": "same-origin"}
     assert call(app, query="query=ASK%7B%7D", **own)[0] == 200
 
 

@@ -67,6 +67,6 @@ def test_pages_are_read_where_the_clock_was_set_back(
                 following = answer.body.partition(b"core#next> <http://server.test")[2]
                 path, pages = following.partition(b">")[0].decode(), pages + 1
             assert pages == 2
-        for path in (b"/", b"/query/words.json"):
-            answer = fire(app, Shot("GET", path))
+        for page in (b"/", b"/query/words.json"):
+            answer = fire(app, Shot("GET", page))
             assert answer.status == 200, answer.body
