@@ -378,15 +378,11 @@ class CityBenchQueries:
 
 def _costly(results: Results, rate: str) -> Iterator[Finding]:
     """Say where fragments are the wrong choice, and how many clients a machine carries."""
-    costs: dict[str, float] = {}
-    cores = 0.0
-    for row in results.where(mode=STREAMER.name, rate=rate).rows:
-        if _complete(row):
-            cost = float(row["clients_percent"]) / float(row["instances"])
-            costs[row["query"]] = max(cost, costs.get(row["query"], 0.0))
-            cores = float(row["cores"])
+    ours = results.where(mode=STREAMER.name, rate=rate)
+    costs = {name: cost for name in ours.distinct("query") if (cost := _cost(ours, name))}
     if not costs:
         return
+    cores = float(ours.rows[0]["cores"])
     carried = {
         query: f"{query}: {rounded(cost)} % of a core, {rounded(int(BUSY * cores / cost))} clients"
         for query, cost in sorted(costs.items(), key=lambda each: -each[1])
@@ -410,13 +406,34 @@ def _costly(results: Results, rate: str) -> Iterator[Finding]:
         )
 
 
+def _cost(chosen: Results, query: str) -> float:
+    """Return the most that a client of a query took, in % of a core, where it was complete."""
+    return max(
+        (
+            float(row["clients_percent"]) / float(row["instances"])
+            for row in chosen.where(query=query).rows
+            if _complete(row)
+        ),
+        default=0.0,
+    )
+
+
+def _exceeds(row: Mapping[str, str], results: Results) -> bool:
+    """True if so many clients take more than the machine has, by what fewer of them took."""
+    alike = results.where(mode=row["mode"], rate=row["rate"])
+    return _cost(alike, row["query"]) * float(row["instances"]) > BUSY * float(row["cores"])
+
+
 def _complete(row: Mapping[str, str]) -> bool:
     return bool(row["completeness"]) and float(row["completeness"]) >= COMPLETE
 
 
 def _completeness(results: Results, mode: str) -> Iterator[Finding]:
     measured = [row for row in results.where(mode=mode).rows if row["completeness"]]
-    fitting = [row for row in measured if _complete(row) or not is_busy(row)]
+    fitting = [
+        row for row in measured
+        if _complete(row) or not (is_busy(row) or _exceeds(row, results))
+    ]  # fmt: skip
     failures = [why for name, why in results.failures.items() if f", mode {mode}, " in name]
     not_answered = sum(why.startswith(MACHINE_LIMIT) for why in failures)
     limited, failed = len(measured) - len(fitting) + not_answered, len(failures) - not_answered
