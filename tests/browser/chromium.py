@@ -27,6 +27,7 @@ _FLAGS = (
 )  # fmt: skip
 _SECONDS = 90
 _NAVIGATED = "navigated or closed"
+_COMPLAINTS = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
 
 
 class NavigatedError(Exception):
@@ -109,6 +110,14 @@ class Browser:
         self.events.clear()
         self.call("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired")
+        # Until it is there, the one before may complain, as that its server has gone.
+        names = [event.get("method") for event in self.events]
+        begun = names.index("Page.frameNavigated") if "Page.frameNavigated" in names else 0
+        kept = [
+            event for number, event in enumerate(self.events)
+            if number >= begun or names[number] not in _COMPLAINTS
+        ]  # fmt: skip
+        self.events = deque(kept)
 
     def resize(
         self, width: int, height: int, *, phone: bool = False, dark: bool = False,
