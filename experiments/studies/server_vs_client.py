@@ -203,6 +203,8 @@ class ServerVsClient:
         totals = results.where(kind="total")
         kept_up = Results([row for row in totals.rows if _kept_up(row)], {}, {})
         size = _main_size(kept_up)
+        if totals.rows and not kept_up.rows:
+            yield Finding("No measurement kept the answers up to date.", headline=True)
         yield from _answers(kept_up, size)
         for mode in _ENGINES:
             ours, theirs = (_cpu(kept_up, each) for each in (STREAMER.name, mode))

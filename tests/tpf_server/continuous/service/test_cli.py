@@ -249,7 +249,7 @@ def test_nothing_is_a_file_of_arrow_too(files):
 def test_what_cannot_be_one_file_of_arrow_is_refused(files, options):
     refused = run(files, *options, "--format", "arrow")
     assert refused.exit_code == 2
-    assert "results of one query" in refused.output
+    assert "--format arrow is for one query" in refused.output
 
 
 def test_an_unknown_kernel_is_refused(files):
