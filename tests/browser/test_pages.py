@@ -278,7 +278,7 @@ def test_text_has_enough_contrast(server: RunningServer, browser: Browser, dark:
 ASK = """
 fetch("/{path}", {{cache: "no-cache", headers: {{Accept: "application/trig"}}}}).then(
     async (answer) => [await answer.text(),
-        performance.getEntriesByType("resource").at(-1).encodedBodySize])
+        performance.getEntriesByName(answer.url).at(-1).encodedBodySize])
 """
 
 
