@@ -108,14 +108,15 @@ class Browser:
     def open(self, url: str) -> None:
         """Load a page, with nothing kept of those before it."""
         self.events.clear()
-        self.call("Page.navigate", url=url)
+        loader = self.call("Page.navigate", url=url).get("loaderId")
         self.wait_for("Page.loadEventFired")
-        # Until it is there, the one before may complain, as that its server has gone.
+        # Until it is there, the one before may ask, and complain, as that its server has gone.
         names = [event.get("method") for event in self.events]
         begun = names.index("Page.frameNavigated") if "Page.frameNavigated" in names else 0
         kept = [
             event for number, event in enumerate(self.events)
             if number >= begun or names[number] not in _COMPLAINTS
+            and event.get("params", {}).get("loaderId", loader) == loader
         ]  # fmt: skip
         self.events = deque(kept)
 
