@@ -115,8 +115,8 @@ class Browser:
         begun = names.index("Page.frameNavigated") if "Page.frameNavigated" in names else 0
         kept = [
             event for number, event in enumerate(self.events)
-            if number >= begun or names[number] not in _COMPLAINTS
-            and event.get("params", {}).get("loaderId", loader) == loader
+            if number >= begun or (names[number] not in _COMPLAINTS
+            and event.get("params", {}).get("loaderId", loader) == loader)
         ]  # fmt: skip
         self.events = deque(kept)
 
