@@ -272,12 +272,16 @@ def run_in_words(sections: Sequence[Section]) -> str:
     """Describe when, where, on which commits and how long it was measured."""
     days = sorted({section.facts["started"][:10] for section in sections})
     machine = sections[0].facts["machine"]
+    # One that was resumed elsewhere names all.
+    processors = dict.fromkeys(
+        each for one in sections for each in one.facts["machine"]["processor"].split(", ")
+    )
     commits = sorted(
         {each for one in sections for each in one.facts["versions"]["commit"].split(", ")}
     )
     took = [each for one in sections if (each := one.facts.get("seconds")) is not None]
     text = (
-        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}: {machine['processor']}, "
+        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}: {sentence_list([*processors])}, "
         f"{counted(int(machine['cores'].split()[0]), 'core')}, {machine['memory']}; "
         f"{counted(len(sections), 'experiment')} on {'commit' if len(commits) == 1 else 'commits'} "
         f"{sentence_list(commits)}"
