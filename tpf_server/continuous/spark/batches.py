@@ -52,6 +52,8 @@ _TERM = (
 )
 LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
 _EPOCH: Final = Term('"1970-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>')
+_BITS: Final = 62
+"""Of a number in Spark, one for each instant of a batch."""
 _MERGED: Final = 8
 """Batches of one size that are merged."""
 
@@ -160,15 +162,11 @@ class SharedPlan:
 
     def frame(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
         """Answer at each of these instants: `AT`, `RANK`, and the values of variables."""
-        bounds = self._bounds(instants)
-        return self.frame_of(self._content(elements, bounds), instants)
+        return self.frame_of(self._content(elements, instants), instants)
 
     def frame_of(self, content: DataFrame, instants: Sequence[int]) -> DataFrame:
-        common = sql.lit(self.graph.instants.greatest_common_period).cast("long")
-        every = sql.filter(sql.sequence("first", "last", common), self._is_instant)
         steps = (
-            self._bounds(instants)
-            .select(sql.explode(every).alias("instant"))
+            self._moments(instants)
             .select("instant", sql.explode(self._indexes()).alias("query"))
             .select(self._number())
         )
@@ -205,32 +203,56 @@ class SharedPlan:
                     ],
                 )
 
-    def _is_instant(self, at: Column) -> Column:
-        return reduce(or_, [at % period == 0 for period in self.graph.instants.periods])
+    def _content(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
+        """Return the content of windows in each evaluation, with latest timestamps if needed.
 
-    def _content(self, elements: DataFrame, bounds: DataFrame) -> DataFrame:
-        """Return the content of windows in each evaluation, with latest timestamps.
-
-        An element goes to evaluations with a pattern that it may match.
+        An element goes to evaluations with a pattern that it may match. A triple that came often
+        is made one before it is repeated for each instant, where a number has bits for these.
         """
+        moments = sql.broadcast(self._moments(instants))
         parts = [
-            part.crossJoin(sql.broadcast(bounds)).select(
-                *part.columns, sql.explode(self._windows(clause)).alias("instant")
-            )
+            part.withColumns(dict(zip(("from", "to"), self._inside(clause), strict=True)))
             for clause in self.graph.clauses
             for part in self._matches(elements, clause)
         ]
         if not parts:
-            parts = [elements.where("false").selectExpr("*", "0 AS query", "0L AS instant")]
+            parts = [
+                elements.where("false").selectExpr("*", "0 AS query", "0L AS from", "0L AS to")
+            ]
         content = reduce(DataFrame.unionByName, parts)
-        return content.groupBy(self._number(), "stream", "s", "p", "o").agg(
-            sql.max("ts").alias("ts")
-        )
+        triple, at = ("stream", "s", "p", "o"), sql.col("instant")
+        common = self.graph.instants.greatest_common_period
+        if self.graph.stamps or (instants[-1] - instants[0]) // common >= _BITS:
+            repeated = content.join(moments, (sql.col("from") <= at) & (at < sql.col("to")))
+            return repeated.groupBy(self._number(), *triple).agg(sql.max("ts").alias("ts"))
+        first = self._values(f"({instants[0]}L)", "first")
 
-    def _bounds(self, instants: Sequence[int]) -> DataFrame:
-        """The first and last instant, as data: literals would be compiled in each batch."""
-        row = f"({instants[0]}L, {instants[-1]}L)"
-        return self._session.sql(f"SELECT * FROM VALUES {row} AS bounds(first, last)")  # noqa: S608
+        def bits_before(end: str) -> Column:
+            number = sql.ceil((sql.col(end) - sql.col("first")) / common)
+            number = sql.greatest(sql.lit(0), sql.least(sql.lit(_BITS), number)).cast("int")
+            return sql.call_function("shiftleft", sql.lit(1).cast("long"), number)
+
+        inside = (bits_before("to") - bits_before("from")).alias("inside")
+        merged = (
+            content.crossJoin(sql.broadcast(first))
+            .select("query", *triple, inside)
+            .where("inside <> 0")
+            .groupBy("query", *triple)
+            .agg(sql.bit_or("inside").alias("inside"))
+        )
+        repeated = merged.join(moments, sql.col("inside").bitwiseAND(sql.col("bit")) != 0)
+        return repeated.select(self._number(), *triple)
+
+    def _moments(self, instants: Sequence[int]) -> DataFrame:
+        """The instants and their bits, as data: literals would be compiled in each batch."""
+        common = self.graph.instants.greatest_common_period
+        rows = ", ".join(
+            f"({at}L, {1 << (at - instants[0]) // common % _BITS}L)" for at in instants
+        )
+        return self._values(rows, "instant, bit")
+
+    def _values(self, rows: str, names: str) -> DataFrame:
+        return self._session.sql(f"SELECT * FROM VALUES {rows} AS data({names})")  # noqa: S608
 
     def _indexes(self) -> Column:
         return sql.sequence(sql.lit(0), sql.lit(self._count - 1))
@@ -277,19 +299,12 @@ class SharedPlan:
             self._cache[key] = table
         return table
 
-    def _windows(self, clause: StreamClause) -> Column:
-        window = _window(clause)
-        step, common = window.step, self.graph.instants.greatest_common_period
-        ts = sql.col("ts")
-        start = sql.greatest(sql.ceil(ts / common).cast("long") * common, sql.col("first"))
-        end = sql.least(ts + (window.range + step), sql.col("last"))
-        every = sql.when(start <= end, sql.sequence(start, end, sql.lit(common).cast("long")))
-
-        def contains(at: Column) -> Column:
-            upper = at - sql.pmod(at, sql.lit(step))
-            return self._is_instant(at) & (upper >= ts) & (upper - window.range < ts)
-
-        return sql.filter(every, contains)
+    def _inside(self, clause: StreamClause) -> tuple[Column, Column]:
+        """The instants at which elements are in a window: from one, to before another."""
+        window, ts = _window(clause), sql.col("ts")
+        step = sql.lit(window.step)
+        end = ts + window.range
+        return ts + sql.pmod(-ts, step), end + sql.pmod(-end, step)
 
 
 class _StreamCounts(NamedTuple):
@@ -301,6 +316,12 @@ class _StreamCounts(NamedTuple):
     last: int | None
     until: int | None
     wrong: str | None
+
+
+def _elements(stream: Term, at: Sequence[int], ends: Mapping[Term, int]) -> _StreamCounts:
+    end = ends.get(stream)
+    late = 0 if end is None else sum(each <= end for each in at)
+    return _StreamCounts(stream, len(at), 0, late, min(at), max(at), None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,13 +392,16 @@ class MicroBatches:
         files: Mapping[Term, Sequence[str]],
         queries: Sequence[WindowQuery],
         until: int | None = None,
+        timestamps: Mapping[Term, Sequence[int]] | None = None,
     ) -> list[Answered]:
         """Take files of streams, complete `until`; answer the instants that are due.
+
+        Where the `timestamps` of all lines are known, they are elements, and not counted on Spark.
 
         Raises:
             ContinuousError: a malformed line.
         """
-        counts = self._read(number, files, queries)
+        counts = self._read(number, files, queries, timestamps)
         for each in counts:
             if each.last is not None:
                 self._close(each.stream, each.last - 1 - self._lateness)
@@ -409,9 +433,12 @@ class MicroBatches:
         self.closed[stream] = max(until, self.closed.get(stream, until))
 
     def _read(
-        self, number: int, files: Mapping[Term, Sequence[str]], queries: Sequence[WindowQuery]
+        self,
+        number: int,
+        files: Mapping[Term, Sequence[str]],
+        queries: Sequence[WindowQuery],
+        timestamps: Mapping[Term, Sequence[int]] | None = None,
     ) -> list[_StreamCounts]:
-        """Parse and count in one job."""
         texts = [
             _parsed(self._session.read.schema("value string").text(list(paths)), stream)
             for stream, paths in files.items()
@@ -420,21 +447,11 @@ class MicroBatches:
         if not texts:
             return []
         frame = reduce(DataFrame.unionAll, texts).persist()
-        is_element = sql.col("s").isNotNull()
-        rows = (
-            frame.crossJoin(sql.broadcast(self._ends(queries)))
-            .groupBy("stream")
-            .agg(
-                sql.count("*"),
-                sql.count("malformed"),
-                sql.count_if(is_element & (sql.col("ts") <= sql.try_element_at("ends", "stream"))),
-                sql.min(sql.when(is_element, sql.col("ts"))),
-                sql.max(sql.when(is_element, sql.col("ts"))),
-                sql.max(sql.when(~is_element, sql.col("ts"))),
-                sql.min("malformed"),
-            )
-        )
-        counts = [_StreamCounts(*row) for row in rows.collect()]
+        ends = self._ends(queries)
+        if timestamps is None:
+            counts = self._counted(frame, ends)
+        else:
+            counts = [_elements(stream, each, ends) for stream, each in timestamps.items()]
         wrong = [each.wrong for each in counts if each.wrong is not None]
         if wrong and self._strict:
             frame.unpersist()
@@ -453,15 +470,34 @@ class MicroBatches:
             frame.unpersist()
         return counts
 
-    def _ends(self, queries: Sequence[WindowQuery]) -> DataFrame:
-        """The timestamps of each stream that answered windows should have had, as a map."""
+    def _counted(self, frame: DataFrame, ends: Mapping[Term, int]) -> list[_StreamCounts]:
+        """Parse and count in one job."""
+        is_element = sql.col("s").isNotNull()
+        known = self._session.createDataFrame([(dict(ends),)], "ends map<string, long>")
+        rows = (
+            frame.crossJoin(sql.broadcast(known))
+            .groupBy("stream")
+            .agg(
+                sql.count("*"),
+                sql.count("malformed"),
+                sql.count_if(is_element & (sql.col("ts") <= sql.try_element_at("ends", "stream"))),
+                sql.min(sql.when(is_element, sql.col("ts"))),
+                sql.max(sql.when(is_element, sql.col("ts"))),
+                sql.max(sql.when(~is_element, sql.col("ts"))),
+                sql.min("malformed"),
+            )
+        )
+        return [_StreamCounts(*row) for row in rows.collect()]
+
+    def _ends(self, queries: Sequence[WindowQuery]) -> dict[Term, int]:
+        """The timestamps of each stream that answered windows should have had."""
         ends: dict[Term, int] = {}
         for query in queries:
             for clause in query.graph.clauses if query.last is not None else ():
                 assert query.last is not None
                 _, end = _window(clause).bounds(query.last)
                 ends[clause.stream] = max(end, ends.get(clause.stream, end))
-        return self._session.createDataFrame([(ends,)], "ends map<string, long>")
+        return ends
 
     # ------------------------------------------------------------------------------ answers
 

@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -40,12 +41,17 @@ class _Files(NamedTuple):
     until: int
 
 
+MOST_WAITING: Final = 1_000_000
+"""Triples that wait for a batch; of more, queries end."""
+
+
 class SparkJob:
     """The batches of all queries, from the first query to the last.
 
     Attributes:
         queries: those that elements go to, in the order of their registration.
         batches: there from the start of Spark on.
+        behind: how many triples wait.
         ended: set when everything is removed.
     """
 
@@ -57,6 +63,7 @@ class SparkJob:
         self.ended = threading.Event()
         self._lines: dict[Term, list[str]] = {}
         self._until: int | None = None
+        self.behind = 0
         self._waiting: deque[_Files | SparkQuery] = deque()
         self._changed = threading.Condition()
 
@@ -75,7 +82,9 @@ class SparkJob:
         self._put(query)
 
     def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
-        self._lines.setdefault(stream, []).extend(lines)
+        self.behind += len(lines)
+        if self.behind <= MOST_WAITING:
+            self._lines.setdefault(stream, []).extend(lines)
         if self._until is None:
             self._until = at - 1
 
@@ -122,6 +131,16 @@ class SparkJob:
                     files.append(item)
                 self._waiting.popleft()
         return files, queries
+
+    def processed(self, count: int) -> None:
+        """Note that this many triples no longer wait.
+
+        Raises:
+            ContinuousError: too many waited, and those that came then are lost.
+        """
+        if self.behind > MOST_WAITING:
+            raise ContinuousError(f"more than {MOST_WAITING:,} triples waited for Spark")
+        self.behind -= count
 
 
 class SparkQuery(ExecutedQuery):
@@ -177,7 +196,11 @@ class SparkQuery(ExecutedQuery):
 
 
 _EVERY: Final = 1.0
-"""Seconds between batches."""
+"""The least seconds from batch to batch."""
+_LONGEST: Final = 5
+"""The most, in these seconds, unless a batch takes longer."""
+_SHARE: Final = 8
+"""A batch costs much by itself: the next begins after this many times what one took."""
 
 
 class SparkExecutor:
@@ -302,22 +325,29 @@ class SparkExecutor:
             if not job.active:
                 return
             files, new = job.take(self._every)
+            begin = time.monotonic()
             if job.watch is not None:
                 job.watch.look()
             if files:
-                paths = _written(folder, number, files)
+                lines = _lines(files)
+                paths = _written(folder, number, lines)
                 written[number] = list(paths.values())
                 answers = job.batches.process(
                     number,
                     {stream: [f"{folder.url}/{name}"] for stream, name in paths.items()},
                     [each.windows for each in taken],
                     max(each.until for each in files),
+                    {
+                        stream: [int(each.partition("\t")[0]) for each in lines[stream]]
+                        for stream in lines
+                    },
                 )
                 for past in set(written).difference(job.batches.retained):
                     for name in written.pop(past):
                         folder.delete(name)
                 made = {each.windows: each for each in taken}
                 with self._lock:
+                    job.processed(sum(map(len, lines.values())))
                     for windows, result in answers:
                         self._answer(made[windows], result)
             with self._lock:
@@ -326,7 +356,9 @@ class SparkExecutor:
                     if each.state == "starting":
                         each.state = "running"
                 taken = [each for each in (*taken, *new) if each.active]
-            self._pause.wait(self._every if files else 0)
+            took = time.monotonic() - begin
+            cycle = min(max(self._every, _SHARE * took), _LONGEST * self._every)
+            self._pause.wait(max(0.0, cycle - took) if files else 0)
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:
@@ -398,11 +430,16 @@ class SparkExecutor:
         threading.Thread(target=end, name="Spark ends", daemon=True).start()
 
 
-def _written(folder: Folder, number: int, files: Sequence[_Files]) -> dict[Term, str]:
-    streams = dict.fromkeys(stream for each in files for stream in each.lines)
-    result: dict[Term, str] = {}
-    for index, stream in enumerate(streams):
-        name = f"{number:09d}-{index}.tsv"
-        folder.write(name, (line for each in files for line in each.lines.get(stream, ())))
-        result[stream] = name
+def _lines(files: Sequence[_Files]) -> dict[Term, list[str]]:
+    result: dict[Term, list[str]] = {}
+    for each in files:
+        for stream, lines in each.lines.items():
+            result.setdefault(stream, []).extend(lines)
     return result
+
+
+def _written(folder: Folder, number: int, lines: Mapping[Term, Sequence[str]]) -> dict[Term, str]:
+    names = {stream: f"{number:09d}-{index}.tsv" for index, stream in enumerate(lines)}
+    for stream, name in names.items():
+        folder.write(name, lines[stream])
+    return names

@@ -160,6 +160,21 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:
         eventually(each.ended.is_set)
 
 
+def test_queries_end_where_too_much_waits_for_spark(
+    site: OnSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site.begin("there", "spark").status_code == 201
+    eventually(lambda: site.state("there")["state"] == "running")
+    (job,) = site.jobs()
+    site.come((1, "ann"), (12, "bob"))
+    eventually(lambda: job.behind == 0)
+    monkeypatch.setattr("tpf_server.continuous.spark.executor.MOST_WAITING", 2)
+    site.come((13, "ann"), (24, "bob"), (35, "eve"), (46, "joe"))
+    eventually(lambda: site.state("there")["state"] == "stopped")
+    assert site.state("there")["error"] == "more than 2 triples waited for Spark"
+    eventually(job.ended.is_set)
+
+
 def test_queries_that_differ_in_constants_have_one_shape(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     site = OnSpark(None, tmp_path)
