@@ -21,6 +21,7 @@ assert isinstance(_NOW, DateTime)
 NOW: DateTime = _NOW
 
 Row = tuple[Term | None, ...]
+Kind = type[ScanningLeaves] | type[LookupLeaves]
 
 
 class CheckedDataflow(Dataflow):
@@ -45,7 +46,7 @@ class Evaluation:
     def __init__(
         self,
         query: str | Query,
-        kind: type[ScanningLeaves] | type[LookupLeaves] = LookupLeaves,
+        kind: Kind = LookupLeaves,
         base: str | None = None,
     ) -> None:
         self.query = parse_query(query, base) if isinstance(query, str) else query
