@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -125,8 +126,10 @@ def test_commands_start_on_systems_that_are_not_posix(name: str) -> None:
 
 
 @pytest.mark.parametrize("script", ["tpf-query.exe", "tpf-query-script.py", "TPF-QUERY.EXE"])
-def test_names_of_scripts_on_windows(script: str, tmp_path: Path) -> None:
-    done = run(str(tmp_path / script), "serve", "--help", before=ELSEWHERE)
+def test_names_of_scripts_on_windows(
+    script: str, tmp_path: Path, called: Callable[..., Done]
+) -> None:
+    done = called(str(tmp_path / script), "serve", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "tpf-query serve" in done.stdout
 
@@ -173,12 +176,13 @@ def test_a_shell_asks_what_comes_next(
     assert (done.returncode, set(done.stdout.split()), done.stderr) == (0, expected, "")
 
 
-def test_a_shell_that_nobody_knows() -> None:
-    """As all of these: a process of its own."""
-    assert run("tpf-query", "--version").stdout == f"tpf-query {version(PACKAGE)}\n"
+def test_a_command_is_a_process_of_its_own() -> None:
     with Path("/dev/full").open("w") as full:
-        assert run("tpf-query", "--help", stdout=full).returncode == 1
-    done = run("tpf-query", "--help", env=os.environ | {"_TPF_QUERY_COMPLETE": "csh_source"})
+        assert run("tpf-query", "--version", stdout=full).returncode == 1
+
+
+def test_a_shell_that_nobody_knows(called: Callable[..., Done]) -> None:
+    done = called("tpf-query", "--help", _TPF_QUERY_COMPLETE="csh_source")
     assert (done.returncode, done.stdout) == (1, "")
     assert "csh not supported" in done.stderr
 
@@ -197,7 +201,13 @@ def test_a_shell_that_nobody_knows() -> None:
         ("tpf-query http://127.0.0.1:9/x -f {0}/no.rq", "{0}/no.rq"),
     ],
 )
-def test_what_cannot_be_written_or_read_is_named(tmp_path: Path, arguments: str, path: str) -> None:
+def test_what_cannot_be_written_or_read_is_named(
+    tmp_path: Path,
+    arguments: str,
+    path: str,
+    called: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines = (f'<http://e/{n}> <http://e/p> "{n}" .\n' for n in range(3000))
     (tmp_path / "big.nt").write_text("".join(lines))
     (tmp_path / "a.csv").write_text("a\n" + "x\n" * 3000)
@@ -206,9 +216,13 @@ def test_what_cannot_be_written_or_read_is_named(tmp_path: Path, arguments: str,
     )
     (tmp_path / "q").write_text("SELECT * { STREAM <urn:s> [NOW] { ?s ?p ?o } }")
     # Files cannot grow: as on a disk that is full. Bytecode would be cut off, too, and stay so.
-    limit = "import resource\nsys.dont_write_bytecode = True\n"
-    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))"
-    done = run(*arguments.format(tmp_path).split(), before=limit)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, most[1]))
+    try:
+        done = called(*arguments.format(tmp_path).split())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{arguments.split()[0]}: {path.format(tmp_path)}"), line
