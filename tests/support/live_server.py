@@ -11,7 +11,7 @@ from annotations.clock import Clock, ManualClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad
 from tests.support.stores import kept_store
-from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
+from tests.support.wsgi_adapter import WsgiAdapter, WsgiApplication, WsgiSession
 from tpf_client import Client
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
@@ -43,20 +43,34 @@ class LiveServer:
         dataset = OpenDataset(DatasetSettings(name="trains", **settings), self.static, self.live)
         chosen = {"base_url": BASE, "page_size": page_size, **(server or {})}
         self.settings = Settings(**chosen)
-        self.app = create_app(self.settings, [dataset], self.clock)
+        self.app: Any = create_app(self.settings, [dataset], self.clock)
         self.log: list[tuple[str, str]] = []
-        self.url = BASE + "trains"
+        self.url = self.settings.base_url + "trains"
 
-    def session(self) -> requests.Session:
-        """A session whose requests this server answers."""
+    def session(
+        self, *others: "LiveServer", app: WsgiApplication | None = None
+    ) -> requests.Session:
+        """A session whose requests this server and others answer; `app` stands before this one."""
         session = WsgiSession()
-        session.mount(BASE, WsgiAdapter(self.app, self.log))
+        session.mount(self.settings.base_url, WsgiAdapter(app or self.app, self.log))
+        for each in others:
+            session.mount(each.settings.base_url, WsgiAdapter(each.app, each.log))
         return session
 
-    def client(self, path: str = "", **options: Any) -> Client:
-        """A client that asks one request after the other, unless told otherwise."""
-        options = {"session": self.session(), "clock": self.clock, "parallelism": 0} | options
-        return Client(self.url + path, **options)
+    def client(
+        self,
+        path: str = "",
+        *others: "LiveServer",
+        app: WsgiApplication | None = None,
+        **options: Any,
+    ) -> Client:
+        """A client of these datasets that asks one request after the other, unless told otherwise.
+
+        For `app` see `session`.
+        """
+        session = self.session(*others, app=app)
+        options = {"session": session, "clock": self.clock, "parallelism": 0} | options
+        return Client(self.url + path, *(each.url for each in others), **options)
 
     def publish(self, facts: Iterable[Fact], withdrawn: Iterable[Fact] = ()) -> None:
         """Publish labelled facts now, and withdraw others."""

@@ -43,7 +43,7 @@ class Shelf:
         settings = {"base_url": base, **options.pop("server", {})}
         server = LiveServer(folder, quads, server=settings, **options)
         self._servers[number] = server
-        return f"{base}trains", server
+        return server.url, server
 
     def _answer(self, environ: Any, start: Any) -> Any:
         if self.away:

@@ -22,6 +22,8 @@ from urllib3 import HTTPHeaderDict, HTTPResponse
 
 StartResponse = Callable[..., Callable[[bytes], object]]
 WsgiApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+WholeAnswer = tuple[str, list[tuple[str, str]], bytes]
+"""Status, headers and body."""
 
 
 class WsgiAdapter(HTTPAdapter):
@@ -101,6 +103,28 @@ class WsgiSession(requests.Session):
         request = prepared.copy()
         request.headers.update(options["headers"])
         return adapter.send(request, stream=True)
+
+
+def changing(
+    app: WsgiApplication, change: Callable[[dict[str, Any], WholeAnswer], WholeAnswer]
+) -> WsgiApplication:
+    """An application whose answers are changed: whole, without an encoding or a length."""
+
+    def answer(environ: dict[str, Any], start: Any) -> list[bytes]:
+        started: list[Any] = []
+
+        def keep(*head: Any) -> Callable[[bytes], object]:
+            started.extend(head)
+            return started.append
+
+        environ["HTTP_ACCEPT_ENCODING"] = "identity"
+        body = b"".join(app(environ, keep))
+        headers = [field for field in started[1] if field[0] != "Content-Length"]
+        status, headers, body = change(environ, (started[0], headers, body))
+        start(status, headers)
+        return [body]
+
+    return answer
 
 
 _CLIENT_OPTIONS = {"headers", "timeout", "stream", "allow_redirects"}

@@ -6,17 +6,16 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import requests
 
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_client import Client, Solutions
+from tests.support.wsgi_adapter import WholeAnswer, changing
+from tpf_client import Client
 from tpf_client.errors import (
     ClientError,
     ConnectionFailedError,
@@ -36,8 +35,7 @@ HASTY = Limits(retries=1, backoff=0.0, connect_timeout=1, read_timeout=0.3, tota
 """For what never answers; what does needs more where the machine is busy."""
 PATIENT = Limits(retries=1, backoff=0.0)
 
-Headers = list[tuple[str, str]]
-Distort = Callable[[str, bytes], tuple[str, Headers, bytes] | bytes | None]
+Distort = Callable[[str, bytes], WholeAnswer | bytes | None]
 Behaviour = Callable[[socket.socket], object]
 
 
@@ -55,28 +53,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 def ask(server: LiveServer, distort: Distort, limits: Limits = PATIENT) -> Counter[Any]:
     """Return the answer when responses are distorted by URL and body (``None``: unchanged)."""
 
-    def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        url = f"{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
-        kept: list[Any] = []
-        environ["HTTP_ACCEPT_ENCODING"] = "identity"
-        body = b"".join(server.app(environ, cast(Any, lambda *each: kept.extend(each[:2]))))
-        status, headers = kept
-        distorted = distort(url, body)
+    def changed(environ: dict[str, Any], answer: WholeAnswer) -> WholeAnswer:
+        status, headers, body = answer
+        distorted = distort(f"{environ['PATH_INFO']}?{environ['QUERY_STRING']}", body)
         if isinstance(distorted, tuple):
-            status, headers, body = distorted
-        elif distorted is not None:
-            headers = [field for field in headers if field[0] != "Content-Length"]
-            body = distorted
-        start(status, headers)
-        return [body]
+            return distorted
+        return status, headers, body if distorted is None else distorted
 
-    session = requests.Session()
-    session.mount(BASE, WsgiAdapter(app))
-    with Client(server.url, session=session, clock=server.clock, parallelism=0,
-                limits=limits) as client:  # fmt: skip
-        answer = client.query(QUERY)
-        assert isinstance(answer, Solutions)
-        return Counter(row.row for row in answer)
+    with server.client(app=changing(server.app, changed), limits=limits) as client:
+        return Counter(row.row for row in client.select(QUERY))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +71,7 @@ def right(server: LiveServer) -> Counter[Any]:
     return found
 
 
-def status(line: str, body: bytes = b"no", **headers: str) -> tuple[str, Headers, bytes]:
+def status(line: str, body: bytes = b"no", **headers: str) -> WholeAnswer:
     fields = {"Content_Type": "text/plain", **headers}
     return line, [(name.replace("_", "-"), value) for name, value in fields.items()], body
 

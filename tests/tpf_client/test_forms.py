@@ -19,7 +19,6 @@ from annotations.instants import format_instant
 from annotations.labels import Fact, Interval
 from annotations.terms import Quad, blank_node, iri, literal
 from tests.support.live_server import START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
 from tests.tpf_client.app.test_endpoint import call
 from tpf_client import Client, Solutions
 from tpf_client.app.endpoint import SparqlEndpoint
@@ -81,25 +80,20 @@ class Place:
             Fact(_quad("b", "late", "'then"), Interval(BEFORE - timedelta(days=1), START)),
             Fact(_quad("b", "late", "'now"), Interval(START, START + timedelta(days=1))),
         ]
-        self.clock = ManualClock(START)
+        clock = ManualClock(START)
         self.servers: list[LiveServer] = []
-        self.session = None
         for number, share in enumerate(shares):
             home = folder / str(number)
             home.mkdir()
             base = f"http://server{number}.test/"
-            server = LiveServer(home, share, clock=self.clock, server={"base_url": base})
-            server.url = base + "trains"
-            if number == len(shares) - 1:
-                assert server.live is not None
-                server.live.publish(late, BEFORE)
-            self.servers.append(server)
-            self.session = self.session or server.session()
-            self.session.mount(base, WsgiAdapter(server.app, server.log))
+            self.servers.append(LiveServer(home, share, clock=clock, server={"base_url": base}))
+        live = self.servers[-1].live
+        assert live is not None
+        live.publish(late, BEFORE)
         self.urls = [server.url for server in self.servers]
 
     def client(self) -> Client:
-        return Client(*self.urls, session=self.session, clock=self.clock, parallelism=0)
+        return self.servers[0].client("", *self.servers[1:])
 
     def close(self) -> None:
         for server in self.servers:

@@ -8,10 +8,10 @@ import os
 import random
 import re
 import resource
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import requests
@@ -19,7 +19,7 @@ import requests
 from annotations.labels import Expiration, Fact, Interval
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter
+from tests.support.wsgi_adapter import WholeAnswer, WsgiAdapter, changing
 from tpf_client import Client, Solutions
 from tpf_client.errors import ClientError
 from tpf_client.fragments.responses import Limits
@@ -106,10 +106,9 @@ STATUSES = [
 
 
 def distorted(
-    chance: random.Random, status: str, headers: list[tuple[str, str]], body: bytes
-) -> tuple[str, list[tuple[str, str]], bytes]:
+    chance: random.Random, status: str, fields: list[tuple[str, str]], body: bytes
+) -> WholeAnswer:
     """The response with something wrong."""
-    fields = [field for field in headers if field[0] != "Content-Length"]
     kind = chance.choice(["bytes", "terms", "terms", "terms", "fields", "fields", "body", "status"])
     if kind == "status":
         status = chance.choice(STATUSES)
@@ -181,37 +180,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     server.close()
 
 
-def distorting(
-    server: LiveServer, chance: random.Random, part: float, view: str
-) -> tuple[Callable[..., Iterable[bytes]], list[str], list[int]]:
-    """An application with distorted responses; the requested hosts; the count."""
-    hosts: list[str] = []
-    count = [0]
-
-    def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        hosts.append(environ["HTTP_HOST"])
-        kept: list[Any] = []
-        environ["HTTP_ACCEPT_ENCODING"] = "identity"
-        environ["HTTP_ACCEPT"] = view
-        body = b"".join(server.app(environ, cast(Any, lambda *each: kept.extend(each[:2]))))
-        status, headers = kept
-        if chance.random() < part:
-            count[0] += 1
-            status, headers, body = distorted(chance, status, headers, body)
-        start(status, headers)
-        return [body]
-
-    return app, hosts, count
-
-
 def ask(server: LiveServer, seed: int) -> int:
     """Ask a query, once or continuously; return the number of distorted pages."""
     chance = random.Random(seed)
     kind = chance.choice(["application/trig", "application/n-quads", "text/turtle"])
-    app, hosts, count = distorting(server, chance, chance.choice([0.1, 0.5, 1.0]), kind)
+    part = chance.choice([0.1, 0.5, 1.0])
+    hosts: list[str] = []
+    count = 0
+
+    def in_kind(environ: dict[str, Any], start: Any) -> Any:
+        return server.app(environ | {"HTTP_ACCEPT": kind}, start)
+
+    def perhaps(environ: dict[str, Any], answer: WholeAnswer) -> WholeAnswer:
+        nonlocal count
+        hosts.append(environ["HTTP_HOST"])
+        if chance.random() >= part:
+            return answer
+        count += 1
+        return distorted(chance, *answer)
+
     session = requests.Session()
     for prefix in ("http://", "https://"):
-        session.mount(prefix, WsgiAdapter(app))
+        session.mount(prefix, WsgiAdapter(changing(in_kind, perhaps)))
     view = chance.choice(["", "/plain", "/named-graph", "/rdf-1.2", "/reification"])
     query = chance.choice(QUERIES)
     told = ""
@@ -235,7 +225,7 @@ def ask(server: LiveServer, seed: int) -> int:
             told = str(error)
     assert told.isprintable()
     assert set(hosts) <= {"server.test"}, seed
-    return count[0]
+    return count
 
 
 @pytest.mark.timeout(3600)

@@ -4,12 +4,12 @@ import ast
 import io
 import tarfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from tests.support.threaded import in_thread
+from tests.support.threaded import http_server
 from tpf_client import page_runtime
 from tpf_client.page_runtime import (
     VERSION,
@@ -22,30 +22,24 @@ from tpf_client.page_runtime import (
 )
 
 
-class _Registry(BaseHTTPRequestHandler):
-    paths: list[str] = []  # noqa: RUF012 (one server at a time)
-
-    def do_GET(self) -> None:
-        self.paths.append(self.path)
-        made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w:gz") as archive:
-            archive.addfile(tarfile.TarInfo("package/pyodide.mjs"))
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(made.getvalue())
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """A registry that has something else, and no cache; the paths that it was asked for."""
-    with in_thread(server := HTTPServer(("127.0.0.1", 0), _Registry)):
-        monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{server.server_port}/npm")
+    paths: list[str] = []
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("package/pyodide.mjs"))
+
+    def answer(asked: BaseHTTPRequestHandler) -> None:
+        paths.append(asked.path)
+        asked.send_response(200)
+        asked.end_headers()
+        asked.wfile.write(made.getvalue())
+
+    with http_server(answer) as port:
+        monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{port}/npm")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        _Registry.paths.clear()
-        yield _Registry.paths
+        yield paths
 
 
 def test_what_has_another_hash_is_refused(

@@ -4,11 +4,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from tests.support.threaded import in_thread
+from tests.support.threaded import http_server
 
 LIBRARIES = {
     "brotli", "cachetools", "certifi", "charset_normalizer", "cython_runtime", "idna", "pyoxigraph",
@@ -37,23 +37,19 @@ PAGE = """
 """
 
 
-class _Fragment(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        """Answer with the one page that there is."""
-        self.send_response(200)
-        self.send_header("Content-Type", "application/trig")
-        self.end_headers()
-        port = self.connection.getsockname()[1]
-        self.wfile.write(PAGE.format(url=f"http://127.0.0.1:{port}/d").encode())
-
-    def log_message(self, *_: object) -> None:
-        """Nobody wants to know."""
+def _fragment(asked: BaseHTTPRequestHandler) -> None:
+    """Answer with the one page that there is."""
+    asked.send_response(200)
+    asked.send_header("Content-Type", "application/trig")
+    asked.end_headers()
+    port = asked.connection.getsockname()[1]
+    asked.wfile.write(PAGE.format(url=f"http://127.0.0.1:{port}/d").encode())
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with in_thread(server := ThreadingHTTPServer(("127.0.0.1", 0), _Fragment)):
-        yield f"http://127.0.0.1:{server.server_address[1]}/d"
+    with http_server(_fragment) as port:
+        yield f"http://127.0.0.1:{port}/d"
 
 
 def imported(program: str) -> set[str]:

@@ -79,7 +79,7 @@ LINES = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Streams with more results than a buffer, and an experiment."""
     path = tmp_path_factory.mktemp("outputs")
-    for stream, count in zip(STREAMS, (4, 3_000), strict=True):
+    for stream, count in zip(STREAMS, (4, 1_000), strict=True):
         lines = (f"{n}\t<urn:a{n}>\t<urn:p>\t<urn:b>\n" for n in range(1, count))
         (path / stream).write_text("".join(lines))
     measure(path / "results", Squares())

@@ -67,7 +67,7 @@ class Broken:
 def fragments(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveServer]:
     age = getattr(request, "param", None)
     with LiveServer(tmp_path, clock=SystemClock(), max_age=age) as server:
-        server.app = cast(Any, Broken(server.app))
+        server.app = Broken(server.app)
         yield server
 
 
@@ -192,7 +192,7 @@ def test_the_plan_is_told_to_those_who_ask(
 def test_facts_that_expire_too_fast_at_first_are_an_event(fragments: LiveServer, url: str) -> None:
     """The answer follows once it can be read."""
     hurried, one_by_one = threading.Event(), threading.Lock()
-    broken = cast(Any, fragments.app)
+    broken = fragments.app
     app = broken.app
 
     def publish(seconds: float) -> None:

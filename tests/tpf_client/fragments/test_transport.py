@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,48 +19,41 @@ from cryptography.x509.oid import NameOID
 
 from annotations.clock import SystemClock
 from annotations.wording import user_agent
-from tests.support.threaded import in_thread
+from tests.support.threaded import http_server
 from tpf_client.errors import ConnectionFailedError, SourceError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.transport import Transport
 
 
-class _Echo(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        """Answer with what was asked."""
-        heads = sorted((name.lower(), value) for name, value in self.headers.items())
-        body = "\n".join([self.path, *(f"{name}: {value}" for name, value in heads)]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        # Unannounced, as servers close what is idle for long.
-        self.close_connection = self.path == "/once"
-
-    def log_message(self, *_: object) -> None:
-        """Nobody wants to know."""
+def _echo(asked: BaseHTTPRequestHandler) -> None:
+    """Answer with what was asked."""
+    heads = sorted((name.lower(), value) for name, value in asked.headers.items())
+    body = "\n".join([asked.path, *(f"{name}: {value}" for name, value in heads)]).encode()
+    asked.send_response(200)
+    asked.send_header("Content-Length", str(len(body)))
+    asked.end_headers()
+    asked.wfile.write(body)
+    # Unannounced, as servers close what is idle for long.
+    asked.close_connection = asked.path == "/once"
 
 
-class _Framed(_Echo):
-    def do_GET(self) -> None:
-        """Answer in the coding and the framing that the path names."""
-        _, coding, framing = self.path.split("/")
-        body = gzip.compress(_TEXT) if coding == "gzip" else _TEXT
-        fields = {
-            "length": ("Content-Length", str(len(body))),
-            "chunked": ("Transfer-Encoding", "chunked"),
-            "close": ("Connection", "close"),
-        }
-        if framing == "chunked":
-            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-        self.send_response(200)
-        self.send_header("Content-Encoding", coding)
-        self.send_header(*fields[framing])
-        self.end_headers()
-        self.wfile.write(body)
+def _framed(asked: BaseHTTPRequestHandler) -> None:
+    """Answer in the coding and the framing that the path names."""
+    _, coding, framing = asked.path.split("/")
+    body = gzip.compress(_TEXT) if coding == "gzip" else _TEXT
+    fields = {
+        "length": ("Content-Length", str(len(body))),
+        "chunked": ("Transfer-Encoding", "chunked"),
+        "close": ("Connection", "close"),
+    }
+    if framing == "chunked":
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    asked.send_response(200)
+    asked.send_header("Content-Encoding", coding)
+    asked.send_header(*fields[framing])
+    asked.end_headers()
+    asked.wfile.write(body)
 
 
 _TEXT = b"a text" * 20_000
@@ -68,8 +61,8 @@ _TEXT = b"a text" * 20_000
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with in_thread(server := ThreadingHTTPServer(("127.0.0.1", 0), _Echo)):
-        yield server.server_address[1]
+    with http_server(_echo, "HTTP/1.1") as port:
+        yield port
 
 
 def _transport(session: requests.Session | None = None) -> Transport:
@@ -96,13 +89,12 @@ def test_requests_are_those_of_the_library(port: int, place: str, path: str) -> 
 
 
 def test_bodies_are_decoded_however_they_are_framed() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Framed)
-    with in_thread(server), requests.Session() as session:
+    with http_server(_framed, "HTTP/1.1") as port, requests.Session() as session:
         for given in (None, session):
             with closing(_transport(given)) as transport:
                 for coding in ("identity", "gzip"):
                     for framing in ("length", "chunked", "close"):
-                        url = f"http://127.0.0.1:{server.server_address[1]}/{coding}/{framing}"
+                        url = f"http://127.0.0.1:{port}/{coding}/{framing}"
                         assert transport.get(url, {}).body == _TEXT, url
 
 
@@ -186,13 +178,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_certificates_are_checked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    port = server.server_address[1]
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    with in_thread(server), requests.Session() as session:
+    with http_server(_echo, "HTTP/1.1", context) as port, requests.Session() as session:
         for trusted, host in ((False, "localhost"), (True, "localhost"), (True, "127.0.0.1")):
             if trusted:
                 monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))

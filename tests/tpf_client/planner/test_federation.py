@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
 from tpf_client import Client, Solutions
 from tpf_client.errors import HttpError, SourceError, UnsupportedQueryError
 
@@ -27,27 +25,12 @@ def servers(tmp_path: Path) -> Iterator[tuple[LiveServer, LiveServer]]:
     people += [Quad(iri(f"{EX}p{n}"), iri(EX + "label"), literal(f"p{n}")) for n in range(40)]
     cities = [Quad(iri(f"{EX}c{n}"), iri(EX + "size"), literal(str(n))) for n in range(7)]
     cities += [Quad(iri(f"{EX}c{n}"), iri(EX + "label"), literal(f"c{n}")) for n in range(7)]
-    both = (
-        LiveServer(tmp_path / "a", people, live=False, page_size=10, server=dict(PLAIN)),
-        LiveServer(
-            tmp_path / "b",
-            cities,
-            live=False,
-            page_size=10,
-            server={**PLAIN, "base_url": OTHER},
-        ),
-    )
-    yield both
-    for server in both:
-        server.close()
-
-
-@pytest.fixture
-def session(servers: tuple[LiveServer, LiveServer]) -> requests.Session:
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(servers[0].app, servers[0].log))
-    session.mount(OTHER, WsgiAdapter(servers[1].app, servers[1].log))
-    return session
+    away = {**PLAIN, "base_url": OTHER}
+    with (
+        LiveServer(tmp_path / "a", people, live=False, page_size=10, server=dict(PLAIN)) as here,
+        LiveServer(tmp_path / "b", cities, live=False, page_size=10, server=away) as there,
+    ):
+        yield here, there
 
 
 def ask(client: Client, query: str) -> set[tuple[str | None, ...]]:
@@ -57,10 +40,9 @@ def ask(client: Client, query: str) -> set[tuple[str | None, ...]]:
 
 
 def test_sources_without_matches_are_not_asked_again(
-    servers: tuple[LiveServer, LiveServer], session: requests.Session
+    servers: tuple[LiveServer, LiveServer],
 ) -> None:
-    with Client(BASE + "trains", OTHER + "trains", session=session, clock=servers[0].clock,
-                parallelism=0) as client:  # fmt: skip
+    with servers[0].client("", servers[1]) as client:
         found = ask(client, 'SELECT ?p ?l { ?c :size "3" ; :label ?l . ?p :lives ?c }')
         assert found == {(f"<{EX}p{n}>", '"c3"') for n in range(3, 40, 7)}
         people, cities = ([path for _, path in server.log] for server in servers)
@@ -70,9 +52,9 @@ def test_sources_without_matches_are_not_asked_again(
         assert not any("lives" in path and "c3" in path for path in cities)
 
 
-def test_service(servers: tuple[LiveServer, LiveServer], session: requests.Session) -> None:
-    with Client(BASE + "trains", session=session, clock=servers[0].clock, parallelism=0,
-                allowed_origins=[OTHER]) as client:  # fmt: skip
+def test_service(servers: tuple[LiveServer, LiveServer]) -> None:
+    here, there = servers
+    with here.client(session=here.session(there), allowed_origins=[OTHER]) as client:
         query = f"SELECT ?z {{ :p3 :lives ?c SERVICE <{OTHER}trains> {{ ?c :size ?z }} }}"
         assert ask(client, query) == {('"3"',)}
         silent = query.replace("SERVICE", "SERVICE SILENT")
@@ -95,18 +77,16 @@ def test_service(servers: tuple[LiveServer, LiveServer], session: requests.Sessi
             assert ask(client, text % "SILENT") == {(f"<{EX}c3>",)}
 
 
-def test_a_service_that_solutions_name(
-    servers: tuple[LiveServer, LiveServer], session: requests.Session
-) -> None:
+def test_a_service_that_solutions_name(servers: tuple[LiveServer, LiveServer]) -> None:
     """Each endpoint is asked for what its own solutions need; nobody asks those not named."""
     endpoints = f"VALUES (?c ?e) {{ (:c3 <{OTHER}trains>) (:c4 <{BASE}trains>) }}"
     query = f"SELECT ?p ?z {{ ?p :lives ?c {endpoints} SERVICE %s ?e {{ ?c :size ?z }} }}"
-    with Client(BASE + "trains", session=session, clock=servers[0].clock,
-                parallelism=0) as client:  # fmt: skip
+    here, there = servers
+    with here.client(session=here.session(there)) as client:
         found = ask(client, query % "")
         assert found == {(f"<{EX}p{n}>", '"3"') for n in range(3, 40, 7)}
         # The form, a first page of the pattern, which holds the city.
-        assert len(servers[1].log) == 2
+        assert len(there.log) == 2
         gone = (query % "%s").replace(BASE + "trains", OTHER + "gone")
         with pytest.raises(HttpError) as error:
             ask(client, gone % "")
@@ -114,17 +94,16 @@ def test_a_service_that_solutions_name(
         others = {(f"<{EX}p{n}>", None) for n in range(4, 40, 7)}
         assert ask(client, gone % "SILENT") == found | others
         unnamed = f"SELECT * {{ SERVICE ?e {{ ?c :size ?z }} OPTIONAL {{ {endpoints} }} }}"
-        before = len(servers[0].log)
+        before = len(here.log)
         with pytest.raises(UnsupportedQueryError, match="nothing before it gives it a value"):
             ask(client, unnamed)
-        assert len(servers[0].log) == before
+        assert len(here.log) == before
 
 
-def test_a_silent_service_that_fails_half_way(
-    servers: tuple[LiveServer, LiveServer], session: requests.Session
-) -> None:
+def test_a_silent_service_that_fails_half_way(servers: tuple[LiveServer, LiveServer]) -> None:
     """Its solutions so far do not count; the rest of the query does."""
-    app = servers[1].app.wsgi_app
+    here, there = servers
+    app = there.app
 
     def failing(environ, start):
         if "page=2" in environ["QUERY_STRING"]:
@@ -132,9 +111,8 @@ def test_a_silent_service_that_fails_half_way(
             return [b"gone"]
         return app(environ, start)
 
-    servers[1].app.wsgi_app = failing  # type: ignore[method-assign]
-    with Client(BASE + "trains", session=session, clock=servers[0].clock,
-                parallelism=0) as client:  # fmt: skip
+    there.app = failing
+    with here.client(session=here.session(there)) as client:
         text = f"SELECT ?c ?z {{ :p3 :lives ?c SERVICE %s <{OTHER}trains> {{ ?x ?y ?z }} }}"
         assert ask(client, text % "SILENT") == {(f"<{EX}c3>", None)}
         with pytest.raises(SourceError, match="page=2"):

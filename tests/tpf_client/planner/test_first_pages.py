@@ -3,15 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from annotations.labels import Fact, Interval
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
-from tpf_client import Client
+from tests.support.wsgi_adapter import WholeAnswer, changing
 
 EX = "http://example.org/"
 KEYS, ALL = 5, 200
@@ -49,17 +48,12 @@ def ask(
 ) -> list[Any]:
     """Whose values are looked up, where each body is changed by its query."""
 
-    def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        kept: list[Any] = []
-        environ["HTTP_ACCEPT_ENCODING"] = "identity"
-        body = b"".join(server.app(environ, cast(Any, lambda *each: kept.extend(each[:2]))))
-        start(kept[0], [field for field in kept[1] if field[0] != "Content-Length"])
-        return [change(environ["QUERY_STRING"], body)]
+    def changed(environ: dict[str, Any], answer: WholeAnswer) -> WholeAnswer:
+        status, headers, body = answer
+        return status, headers, change(environ["QUERY_STRING"], body)
 
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(app))
     query = f"SELECT ?s ?v {{ ?s <{EX}kind> <{EX}few> ; <{EX}{predicate}> ?v }} {rest}"
-    with Client(server.url, session=session, clock=server.clock, parallelism=0) as client:
+    with server.client(app=changing(server.app, changed)) as client:
         return [row.row for row in client.select(query)]
 
 

@@ -18,6 +18,7 @@ from tests.support.oracle import bag, select, store_of
 from tests.support.shapes import SERVER as PLAIN
 from tests.support.shapes import right, shop
 from tests.support.shop import COMPARED, SHOP, SHOP_QUERIES
+from tests.support.wsgi_adapter import WholeAnswer, changing
 from tests.tpf_client.planner.conftest import ShapeAnswer
 from tests.tpf_client.planner.conftest import ask as ask_of_shop
 from tpf_client.planner.explain import explain_plan
@@ -105,16 +106,13 @@ def test_blocks_hold_no_more_rows_than_the_server_takes(tmp_path: Path) -> None:
 def test_a_page_without_freshness_is_asked_for_once_in_a_query(tmp_path: Path) -> None:
     """Of servers that say nothing about freshness; a further query asks again."""
     server = LiveServer(tmp_path, shop(2_000), clock=Ticking(), live=False, page_size=20)
-    app = server.app.wsgi_app
 
-    def silent(environ: Any, start: Any) -> Any:
-        def without(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            silenced = ("cache-control", "expires", "etag")
-            return start(status, [h for h in headers if h[0].lower() not in silenced], *more)
+    def silent(_: dict[str, Any], answer: WholeAnswer) -> WholeAnswer:
+        status, headers, body = answer
+        silenced = ("cache-control", "expires", "etag")
+        return status, [h for h in headers if h[0].lower() not in silenced], body
 
-        return app(environ, without)
-
-    server.app.wsgi_app = silent  # type: ignore[assignment, method-assign]
+    server.app = changing(server.app, silent)
     query = "SELECT * { ?o :product ?p ; :price ?x . ?p :producer :producer1 ; :price ?w }"
     with server.client() as client:
         for _ in range(2):
@@ -271,18 +269,17 @@ def test_limits_spare_what_optional_parts_would_ask(
 
 def lying(server: LiveServer, counts: dict[str, tuple[str, str]]) -> None:
     """Let a server tell other counts than there are, for fragments whose URL holds a text."""
-    app = server.app.wsgi_app
 
-    def answer(environ: Any, start: Any) -> Any:
-        body = b"".join(app(environ | {"HTTP_ACCEPT_ENCODING": "identity"}, start))
+    def lie(environ: dict[str, Any], answer: WholeAnswer) -> WholeAnswer:
+        status, headers, body = answer
         query = environ["QUERY_STRING"]
         for text, (true, told) in counts.items():
             if text in query and "subject" not in query and "object" not in query:
                 assert true.encode() in body
                 body = body.replace(true.encode(), told.encode())
-        return [body]
+        return status, headers, body
 
-    server.app.wsgi_app = answer  # type: ignore[assignment, method-assign]
+    server.app = changing(server.app, lie)
 
 
 @pytest.mark.parametrize(

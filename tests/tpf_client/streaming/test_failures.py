@@ -15,10 +15,9 @@ import requests
 from annotations.clock import ManualClock, SystemClock
 from annotations.labels import Expiration, Fact, Labelling
 from annotations.terms import Quad, Term, iri, literal
-from tests.support.live_server import BASE, START, LiveServer
-from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
+from tests.support.live_server import START, LiveServer
+from tests.support.wsgi_adapter import WholeAnswer, changing
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
-from tpf_client import Client
 from tpf_client.errors import ConnectionFailedError, LimitError, UnstableError
 from tpf_client.fragments.responses import Limits
 from tpf_client.planner.budget import Allowance, Budget
@@ -33,15 +32,13 @@ from tpf_server.store.live.store import open_live_store
 class Faulty:
     """A WSGI application that fails as `fault` says, and is the real one otherwise."""
 
-    def __init__(self, app: Callable[..., Iterable[bytes]], fault: Callable[[int], str]) -> None:
+    def __init__(self, app: Callable[..., Iterable[bytes]], fault: Callable[[], str]) -> None:
         self._app = app
         self._fault = fault
-        self.count = 0
         self.failed = 0
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        self.count += 1
-        fault = self._fault(self.count)
+        fault = self._fault()
         if not fault:
             return self._app(environ, start)
         self.failed += 1
@@ -58,29 +55,19 @@ class Faulty:
         return [b"busy"]
 
 
-def _client(
-    server: LiveServer, fault: Callable[[int], str], limits: Limits
-) -> tuple[Client, Faulty]:
-    faulty = Faulty(server.app, fault)
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(faulty))
-    client = Client(server.url, session=session, clock=server.clock, parallelism=0, limits=limits)
-    return client, faulty
-
-
 @pytest.mark.parametrize("kind", ["refused", "busy", "garbage", "truncated"])
 def test_an_outage_is_told_and_survived(tmp_path: Path, kind: str) -> None:
     server = LiveServer(tmp_path, _static())
     feed = Feed(server, "expiration", early=False)
     down = (START + 2 * PERIOD, START + 2 * PERIOD + timedelta(seconds=14))
 
-    def fault(_count: int) -> str:
+    def fault() -> str:
         return kind if down[0] <= server.clock.now() < down[1] else ""
 
-    client, faulty = _client(server, fault, Limits(retries=1))
+    faulty = Faulty(server.app, fault)
     seen = Counter[frozenset[tuple[str, Term]]]()
     errors, recovered = 0, False
-    with client:
+    with server.client(app=faulty, limits=Limits(retries=1)) as client:
         for update in client.stream(QUERY, until=START + 6 * PERIOD):
             added, removed = _rows(update.added), _rows(update.removed)
             assert not removed - seen
@@ -127,7 +114,7 @@ def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
 
     seen: list[Update] = []
 
-    def slow(_count: int) -> str:
+    def slow() -> str:
         now = server.clock.now()
         if outage and len(seen) == 1:
             return "refused"
@@ -136,8 +123,7 @@ def test_facts_that_expire_too_fast_at_first_are_told_and_read_later(
         return ""
 
     publish()
-    client, _ = _client(server, slow, Limits(retries=0))
-    with client:
+    with server.client(app=Faulty(server.app, slow), limits=Limits(retries=0)) as client:
         query = f"{form} {{ ?s <{ex}a> ?a . ?s <{ex}b> ?b }}"
         stream = client.stream(query, until=calm + 120 * second, explain=True)
         for update in stream:
@@ -186,24 +172,21 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(tmp_path: Path, h
         minute, lambda now: [Quad(iri(f"{ex}{now}"), iri(ex + "board"), literal("1"))]
     )
     out = range(3, 6)
-    faulty = Faulty(
-        there.app, lambda _: "garbage" if (here.clock.now() - START) // minute in out else ""
+    faulty = there.app = Faulty(
+        there.app, lambda: "garbage" if (here.clock.now() - START) // minute in out else ""
     )
     hiccups: Faulty
 
-    def fails_once(_count: int) -> str:
+    def fails_once() -> str:
         now = (here.clock.now() - START) // minute
         return "garbage" if faulty.failed and 0 < hiccup <= now and not hiccups.failed else ""
 
-    hiccups = Faulty(here.app, fails_once)
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(hiccups))
-    session.mount(other, WsgiAdapter(faulty))
+    hiccups = here.app = Faulty(here.app, fails_once)
     sized = f"SERVICE SILENT <{other}trains> {{ ?s <{ex}size> ?z }}"
     query = f"SELECT ?s ?z {{ ?s <{ex}board> ?b {sized} }}"
     seen, errors = {}, 0
     added_up = Counter[tuple[str | None, ...]]()
-    with Client(here.url, session=session, clock=here.clock, parallelism=0) as client:
+    with here.client(session=here.session(there)) as client:
         for update in client.stream(query, until=START + 9.5 * minute):
             if update.error is not None:
                 errors += 1
@@ -316,8 +299,6 @@ def test_two_minutes_with_four_restarts(
     feed = Feed(server, labelling, early=False)
     settings = DatasetSettings(name="trains", page_labels=page_labels)
     mortal = Mortal(server, tmp_path, settings, random.Random(11))
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(mortal))
     # How long one waits after a failure is up to chance, too: the same in every run.
     monkeypatch.setattr(
         "tpf_client.streaming.streamer.Schedule", partial(Schedule, chance=random.Random(12))
@@ -326,8 +307,7 @@ def test_two_minutes_with_four_restarts(
     seen = Counter[frozenset[tuple[str, Term]]]()
     right = errors = 0
     last = START
-    with Client(f"{server.url}/{view}", session=session, clock=server.clock, parallelism=0,
-                limits=limits) as client:  # fmt: skip
+    with server.client(f"/{view}", app=mortal, limits=limits) as client:
         for update in client.stream(QUERY, until=START + STREAM_TIME, quiet=True):
             added, removed = _rows(update.added), _rows(update.removed)
             assert not removed - seen
@@ -380,26 +360,6 @@ class SkewedClock:
         raise NotImplementedError
 
 
-class DateOnly:
-    """A server whose pages do not say when they were made; only ``Date`` does, in seconds."""
-
-    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
-        self._app = app
-        self.dropped = 0
-
-    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        environ |= {"HTTP_ACCEPT": "application/n-quads", "HTTP_ACCEPT_ENCODING": "identity"}
-        answered: list[tuple[str, list[tuple[str, str]]]] = []
-        body = b"".join(self._app(environ, lambda *args: answered.append(args[:2])))
-        lines = body.splitlines(keepends=True)
-        kept = [line for line in lines if b"#evaluatedAt>" not in line]
-        self.dropped += len(lines) - len(kept)
-        status, headers = answered[0]
-        headers = [(n, v) for n, v in headers if n.lower() != "content-length"]
-        start(status, headers)
-        return [b"".join(kept)]
-
-
 @pytest.mark.parametrize(
     ("ahead", "drift", "view"),
     [
@@ -417,12 +377,21 @@ def test_the_date_alone_tells_the_servers_time(
     server = LiveServer(tmp_path, _static(), page_labels=view == "plain", clock=clock)
     feed = Feed(server, "expiration", early=False)
     began = clock.now()
-    app = DateOnly(server.app)
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(app))
+    dropped: list[bytes] = []
+
+    def in_quads(environ: dict[str, Any], start: Any) -> Any:
+        return server.app(environ | {"HTTP_ACCEPT": "application/n-quads"}, start)
+
+    def undated(_: dict[str, Any], answer: WholeAnswer) -> WholeAnswer:
+        """Pages do not say when they were made; only ``Date`` does, in seconds."""
+        status, headers, body = answer
+        lines = body.splitlines(keepends=True)
+        dropped.extend(line for line in lines if b"#evaluatedAt>" in line)
+        return status, headers, b"".join(each for each in lines if b"#evaluatedAt>" not in each)
+
     seen = Counter[frozenset[tuple[str, Term]]]()
     late: list[timedelta] = []
-    with Client(f"{server.url}/{view}", session=session, clock=ours, parallelism=0) as client:
+    with server.client(f"/{view}", app=changing(in_quads, undated), clock=ours) as client:
         for update in client.stream(QUERY, until=START + 12 * PERIOD):
             assert update.error is None
             seen = seen + _rows(update.added) - _rows(update.removed)
@@ -432,7 +401,7 @@ def test_the_date_alone_tells_the_servers_time(
             assert seen in (feed.expected(there), feed.expected(update.at))
             late.append((there - began) % PERIOD)
     server.close()
-    assert app.dropped
+    assert dropped
     assert len(late) >= 11
     # Every change was seen within little more than a second.
     assert max(late) <= timedelta(seconds=1.1)

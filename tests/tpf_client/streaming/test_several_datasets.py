@@ -13,8 +13,6 @@ from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.oracle import select, store_of
-from tests.support.wsgi_adapter import WsgiAdapter, WsgiSession
-from tpf_client import Client
 from tpf_client.planner.driver import Task
 from tpf_client.planner.fragment_source import ANYTHING
 from tpf_client.planner.reading import Content, ReadRequest
@@ -79,9 +77,6 @@ def test_the_answer_is_that_of_all_facts_together(
     publish(0)
     for step in range(1, 8):
         clock.schedule(START + step * STEP, lambda step=step: publish(step))
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(delays.app))
-    session.mount(OTHER, WsgiAdapter(platforms.app, platforms.log))
     static = [
         Quad(_train(n), iri(EX + "sign"), literal(f"to {name} {n}"))
         for n in TRAINS
@@ -89,9 +84,7 @@ def test_the_answer_is_that_of_all_facts_together(
     ]
     seen: Counter[tuple[str | None, ...]] = Counter()
     instants = []
-    with Client(
-        delays.url, OTHER + "trains", session=session, clock=clock, parallelism=0
-    ) as client:
+    with delays.client("", platforms) as client:
         for update in client.stream(QUERY, until=START + 8 * STEP, quiet=True):
             assert update.error is None
             instants.append(update.at)
@@ -125,13 +118,8 @@ def test_what_comes_to_a_dataset_that_had_none_is_seen(tmp_path: Path, page_labe
         other.publish(delays[:1])
 
     one.clock.schedule(START + 2 * STEP, publish)
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(one.app))
-    session.mount(OTHER, WsgiAdapter(other.app, other.log))
     query = QUERY.partition(" OPTIONAL")[0] + " }"
-    with Client(
-        one.url, OTHER + "trains", session=session, clock=one.clock, parallelism=0
-    ) as client:
+    with one.client("", other) as client:
         *_, last = client.stream(query, until=START + 4 * STEP, quiet=True)
     one.close()
     other.close()
@@ -150,16 +138,14 @@ def test_what_ends_while_another_dataset_is_read_is_not_in_the_answer(tmp_path: 
     one.publish_rounds(second, lambda now: [delay._replace(object=literal(str(now)))])
     other.publish([Fact(delay, Expiration(START + 60 * STEP))])
 
+    app = other.app
+
     def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         one.clock.advance_to(one.clock.now() + 2 * second)
-        return other.app(environ, start)
+        return app(environ, start)
 
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(one.app))
-    session.mount(OTHER, WsgiAdapter(slow))
-    with Client(
-        one.url, OTHER + "trains", session=session, clock=one.clock, parallelism=0
-    ) as client:
+    other.app = slow
+    with one.client("", other) as client:
         stream = client.stream(
             f"SELECT ?delay {{ ?s <{EX}delay> ?delay }}", until=START + 30 * second
         )
@@ -184,14 +170,9 @@ def test_history_beside_data_that_never_change(tmp_path: Path, static_first: boo
     )
     live.clock.advance_to(START + timedelta(hours=1, milliseconds=300))
     static = _open(tmp_path / "static", live.clock, True, OTHER, live=False)
-    session = WsgiSession()
-    session.mount(BASE, WsgiAdapter(live.app))
-    session.mount(OTHER, WsgiAdapter(static.app))
-    urls = [live.url, OTHER + "trains"]
+    first, second = (static, live) if static_first else (live, static)
     query = QUERY.partition(" OPTIONAL")[0] + " }"
-    with Client(
-        *(reversed(urls) if static_first else urls), session=session, clock=live.clock
-    ) as client:
+    with first.client("", second) as client:
         updates = client.stream(query, start=START, until=START + 3 * STEP)
         told = [(each.at, {str(row["delay"]) for row in each.results}) for each in updates]
         assert told == [(START + step * STEP, {str(step)}) for step in range(4)]
