@@ -167,16 +167,6 @@ class Statistics:
     not_modified: int = 0
     merged: int = 0
 
-    def since(self, earlier: "Statistics") -> "Statistics":
-        return Statistics(
-            self.requests - earlier.requests,
-            self.retries - earlier.retries,
-            self.bytes - earlier.bytes,
-            self.cache_hits - earlier.cache_hits,
-            self.not_modified - earlier.not_modified,
-            self.merged - earlier.merged,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
