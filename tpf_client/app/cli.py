@@ -5,12 +5,12 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.live import Live
@@ -224,7 +224,7 @@ def query(
     started = monotonic()
     count = 0
     plan: list[Step] | None = [] if explain else None
-    with asking as client, _TimeLimit(seconds) as limit:
+    with asking as client, _time_limit(seconds) as budget:
         try:
             if watch:
                 board = sys.stdout.isatty() and format is not Format.NDJSON
@@ -238,18 +238,19 @@ def query(
                     keep_checking=keep_checking,
                     grace=grace,
                     quiet=board,
-                    budgets=None if seconds is None else limit.budget,
+                    budgets=None if budget is None else lambda: nullcontext(budget),
                     explain=explain,
                 )
-                limit.ends.append(stream.close)
+                if budget:
+                    budget.on_stop(stream.close)
                 table = LiveTable(urls, declared_prefixes(sparql)) if board else None
                 count = _watch(client, stream, table, explain)
             else:
-                limit.ends.append(client.close)
-                with limit.budget() as budget:
-                    options = QueryOptions(plan=plan, budget=None if seconds is None else budget)
-                    answer = client.query(sparql, at=instant, options=options)
-                    count = print_answer(answer, format, declared_prefixes(sparql))
+                if budget:
+                    budget.on_stop(client.close)
+                options = QueryOptions(plan=plan, budget=budget)
+                answer = client.query(sparql, at=instant, options=options)
+                count = print_answer(answer, format, declared_prefixes(sparql))
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:
@@ -344,35 +345,20 @@ def _fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-class _TimeLimit:
-    """Ends evaluations, and what `ends` says, when seconds are over; ``None``: never."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._timer = None if seconds is None else threading.Timer(seconds, self._end)
-        self._budget = Budget(SystemClock(), Allowance())
-        self.ends: list[Callable[[], None]] = []
-
-    def __enter__(self) -> Self:
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    @contextmanager
-    def budget(self) -> Iterator[Budget]:
-        self._budget, before = Budget(SystemClock(), Allowance()), self._budget
-        if before.error is not None:
-            self._budget.stop(before.error)
-        yield self._budget
-
-    def _end(self) -> None:
-        self._budget.stop(ClosedError("its time is over"))
-        for end in self.ends:
-            end()
+@contextmanager
+def _time_limit(seconds: float | None) -> Iterator[Budget | None]:
+    """Give a budget that is stopped when the seconds are over; ``None``: no limit."""
+    if seconds is None:
+        yield None
+        return
+    budget = Budget(SystemClock(), Allowance())
+    timer = threading.Timer(seconds, budget.stop, [ClosedError("its time is over")])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield budget
+    finally:
+        timer.cancel()
 
 
 def _watch(client: Client, stream: "Stream", table: LiveTable | None, explain: bool) -> int:

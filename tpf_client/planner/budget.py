@@ -67,7 +67,8 @@ class Budget:
         self._began = clock.now()
         self._memory = measure()
         self._lock = threading.Lock()
-        self._stoppers: list[Callable[[], None]] = []
+        # In order, each once: a stream asks at each of its evaluations.
+        self._stoppers: dict[Callable[[], None], None] = {}
 
     def stop(self, error: ClientError) -> None:
         """End the query with an error, from any thread; the first one counts."""
@@ -75,7 +76,7 @@ class Budget:
             if self.error is not None:
                 return
             self.error = error
-            stoppers, self._stoppers = self._stoppers, []
+            stoppers, self._stoppers = self._stoppers, {}
         for stop in stoppers:
             stop()
 
@@ -83,7 +84,7 @@ class Budget:
         """Call `stop` when the query is stopped, to wake who waits for pages."""
         with self._lock:
             if self.error is None:
-                self._stoppers.append(stop)
+                self._stoppers[stop] = None
                 return
         stop()
 
