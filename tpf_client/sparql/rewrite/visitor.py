@@ -161,15 +161,7 @@ def conjunction(conditions: Iterable[Expression]) -> Expression | None:
 
 def exists_in(expression: Expression) -> Iterator[Exists]:
     """Yield every EXISTS in an expression, but not nested ones."""
-    waiting = [expression]
-    while waiting:
-        match waiting.pop():
-            case Exists() as found:
-                yield found
-            case Call(_, arguments):
-                waiting.extend(reversed(arguments))
-            case Aggregate(_, argument) if argument is not None:
-                waiting.append(argument)
+    return (each for each in everything(expression, Exists) if isinstance(each, Exists))
 
 
 def grows(pattern: Pattern) -> bool:
@@ -223,11 +215,7 @@ def movable(expression: Expression) -> bool:
 
 def renamed(value: T, old: Variable, new: Variable) -> T:
     """Replace a variable by another everywhere."""
-    result: Any = value
-    if isinstance(value, str):
-        result = new if value == old else value
-    else:
-        result = with_parts(value, lambda each: renamed(each, old, new))
+    result: Any = new if value == old else with_parts(value, lambda each: renamed(each, old, new))
     return result  # type: ignore[no-any-return]
 
 
@@ -252,15 +240,11 @@ def substituted(value: T, terms: Mapping[Variable, Term]) -> T:
     return result  # type: ignore[no-any-return]
 
 
-def replaced(expression: Expression, new: Mapping[Expression, Expression]) -> Expression:
-    """Replace parts of an expression, but none inside EXISTS."""
-    if expression in new:
-        return new[expression]
-    if isinstance(expression, Call):
-        return with_parts(
-            expression,
-            lambda part: (
-                tuple([replaced(each, new) for each in part]) if isinstance(part, tuple) else part
-            ),
-        )
-    return expression
+def replaced(value: T, new: Mapping[Expression, Expression]) -> T:
+    """Replace parts of an expression, but none inside EXISTS or an aggregate."""
+    result: Any = value
+    if value in new:
+        result = new[value]  # type: ignore[index]
+    elif isinstance(value, (Call, tuple)):
+        result = with_parts(value, lambda part: replaced(part, new))
+    return result  # type: ignore[no-any-return]
