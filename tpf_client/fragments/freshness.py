@@ -11,32 +11,15 @@ from typing import Final
 _LONG: Final = 10**9
 """Seconds: about thirty years."""
 _MADE: Final = re.compile(r"made;dur=([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:[,;]|$)")
-_DATE: Final = re.compile(
-    r"[A-Z][a-z]{2}, (\d{2}) ([A-Z][a-z]{2}) ([1-9]\d{3}) (\d{2}):(\d{2}):(\d{2}) GMT", re.ASCII
-)
-_MONTHS: Final = {
-    name: number
-    for number, name in enumerate(
-        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
-    )
-}
 
 
 def read_http_date(text: str | None) -> datetime | None:
     """Parse an HTTP date; ``None`` if absent or malformed."""
     if not text:
         return None
-    usual = _DATE.fullmatch(text)
-    try:
-        if usual is not None and usual[2] in _MONTHS:
-            day, _, year, hour, minute, second = usual.groups()
-            return datetime(
-                int(year), _MONTHS[usual[2]], int(day), int(hour), int(minute), int(second),
-                tzinfo=UTC,
-            )  # fmt: skip
-        # Its two older forms, and what else servers write.
-        from email.utils import parsedate_to_datetime
+    from email.utils import parsedate_to_datetime
 
+    try:
         value = parsedate_to_datetime(text[:100])
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError, TypeError, IndexError):
