@@ -165,24 +165,12 @@ def lexical_form(term: Term) -> str:
     raise EvaluationError
 
 
-def _lang(term: Term) -> str:
+def _tags(term: Term) -> tuple[str, str]:
+    """Return language and direction of a literal; empty where it has none."""
     if not is_literal(term):
         raise EvaluationError
-    return (literal_parts(term).language or "").partition("--")[0]
-
-
-def _langdir(term: Term) -> str:
-    if not is_literal(term):
-        raise EvaluationError
-    return (literal_parts(term).language or "").partition("--")[2]
-
-
-def _has_language(term: Term) -> bool:
-    return is_literal(term) and literal_parts(term).language is not None
-
-
-def _has_direction(term: Term) -> bool:
-    return is_literal(term) and "--" in (literal_parts(term).language or "")
+    language, _, direction = (literal_parts(term).language or "").partition("--")
+    return language, direction
 
 
 def _datatype(term: Term) -> Iri:
@@ -266,10 +254,10 @@ ON_TERMS: dict[str, Callable[[ArgumentCompiler, Arguments], ValueOf]] = {
     "BOUND": _bound,
     "SAMETERM": _same_term,
     "STR": _on_term(lexical_form),
-    "LANG": _on_term(_lang),
-    "LANGDIR": _on_term(_langdir),
-    "HASLANG": _on_term(_has_language),
-    "HASLANGDIR": _on_term(_has_direction),
+    "LANG": _on_term(lambda term: _tags(term)[0]),
+    "LANGDIR": _on_term(lambda term: _tags(term)[1]),
+    "HASLANG": _on_term(lambda term: is_literal(term) and bool(_tags(term)[0])),
+    "HASLANGDIR": _on_term(lambda term: is_literal(term) and bool(_tags(term)[1])),
     "DATATYPE": _on_term(_datatype),
     "IRI": _iri,
     "STRDT": _strdt,
