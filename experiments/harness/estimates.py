@@ -5,8 +5,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from scipy.special import stdtrit
-
 _LARGEST = math.log(1e300)
 
 
@@ -54,6 +52,8 @@ def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstim
 
 
 def _quantile(degrees: float) -> float:
+    from scipy.special import stdtrit  # which takes long to load
+
     return float(stdtrit(degrees, 0.975))
 
 

@@ -416,13 +416,14 @@ def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> d
 
 @contextmanager
 def client_processes(count: int, feed: str) -> Iterator[tuple[Sequence[Process], Process]]:
-    """Start client processes, and a feed of this class of `processes`."""
+    """Start client processes, and a `FollowedFeed` of this kind."""
     with ExitStack() as stack:
         clients = [
             stack.enter_context(started(f"client {n}", child(f"{_PROCESSES}:BoardClients")))
             for n in range(count)
         ]
-        yield clients, stack.enter_context(started("feed", child(f"{_PROCESSES}:{feed}")))
+        publishing = child(f"{_PROCESSES}:FollowedFeed", feed)
+        yield clients, stack.enter_context(started("feed", publishing))
 
 
 def used(row: Mapping[str, str]) -> float:

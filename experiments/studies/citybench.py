@@ -473,7 +473,7 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
         },
     }
     stores = run.static.stores(run.folder, parts, now)
-    with client_processes(settings.processes, "SensorReadings") as (clients, feed):
+    with client_processes(settings.processes, "sensors") as (clients, feed):
         yield OpenedCity(data, stores, run.folder, clients, feed, settings, limits)
 
 
@@ -508,7 +508,8 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
         }  # fmt: skip
         order: dict[str, Any] = {"do": "start", "shared": False}
         if mode.engine:
-            feed |= {"mode": "stream", "url": server.url}
+            streams = f"{server.url}streams/{quote(SERVICES, safe='')}"
+            feed |= {"mode": "stream", "url": streams}
             order |= {"mode": "stream", "url": server.url, "token": TOKEN}
         else:
             feed |= {"mode": "facts", "url": f"{server.url}{_CITY}"}

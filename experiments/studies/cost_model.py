@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import nnls
 
 from experiments.errors import MeasurementError
 from experiments.harness.items import (
@@ -86,6 +85,8 @@ class Line:
 
 def fitted(points: Mapping[float, float]) -> Line:
     """Fit a line with the least squared relative errors."""
+    from scipy.optimize import nnls  # which takes long to load
+
     if len(points) < 2:
         raise ValueError("a line needs two numbers of clients")
     numbers, values = np.array(list(points.items())).T

@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
@@ -38,7 +38,6 @@ from experiments.errors import MeasurementError
 from experiments.workloads.board import number_of, renewal
 from loaders.errors import LoaderError, PublishRefusedError
 from loaders.publisher import Publisher
-from loaders.sources.citybench import SERVICES
 from tpf_client import Client
 from tpf_client.errors import ClientError
 from tpf_client.fragments.transport import PooledSession
@@ -497,21 +496,24 @@ class SensorFeed(BoardFeed):
             else:
                 for sensor, quads in tick.items():
                     element = {"timestamp": format_instant(now), "triples": [q[:3] for q in quads]}
-                    stream = f"{order['url']}streams/{quote(SERVICES + sensor, safe='')}"
+                    stream = order["url"] + quote(sensor, safe="")
                     push_lines(stream, order["token"], [json.dumps(element)])
             self.note(now)
 
 
-class _FollowedFeed:
-    kind: type[BoardFeed]
+class FollowedFeed:
+    """Handles the orders of the process of a feed."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        feeds: dict[str, Callable[[Mapping[str, Any]], BoardFeed]]
+        feeds = {"board": RenewedBoard, "sensors": SensorFeed}
+        self._kind = feeds[kind]
         self._feed: BoardFeed | None = None
 
     def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         if order["do"] == "start":
-            self._feed = self.kind(order)
+            self._feed = self._kind(order)
             self._feed.start()
             self._feed.started.wait()
         elif self._feed is not None:
@@ -520,18 +522,6 @@ class _FollowedFeed:
         if self._feed is not None and self._feed.error is not None:
             answer["error"] = self._feed.error
         return answer
-
-
-class BoardRenewals(_FollowedFeed):
-    """A feed of renewals."""
-
-    kind = RenewedBoard
-
-
-class SensorReadings(_FollowedFeed):
-    """A feed of readings."""
-
-    kind = SensorFeed
 
 
 _MOST_CONNECTIONS = 512

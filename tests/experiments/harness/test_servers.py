@@ -1,24 +1,32 @@
 """The servers that are measured."""
 
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import requests
+import pytest
 
-from annotations.clock import SystemClock
-from annotations.terms import DEFAULT_GRAPH, Quad, iri, literal
-from experiments.harness.servers import TOKEN, fragment_server
-from experiments.studies.processes import push_facts
+from experiments.harness import servers
+from experiments.harness.servers import fragment_server
 
 
-def test_a_server_knows_nothing_of_one_before_it_in_the_same_folder(tmp_path: Path) -> None:
+def test_a_server_knows_nothing_of_one_before_it_in_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise repeated batch ids would be ignored."""
-    end = SystemClock().now() + timedelta(hours=1)
-    for name in ("one", "other"):
-        with fragment_server(tmp_path, "[datasets.board]\nlive = true\n") as server:
-            order = {"url": f"{server.url}board", "token": TOKEN}
-            fact = Quad(iri("urn:s"), iri("urn:p"), literal(name), DEFAULT_GRAPH)
-            push_facts(order, [fact], end, number=0)
-            page = requests.get(f"{server.url}board.nt", timeout=60).text
-            assert f'<urn:s> <urn:p> "{name}"' in page
-            assert page.count("<urn:s> <urn:p>") == 1
+    orders: list[Sequence[str]] = []
+
+    @contextmanager
+    def started(_name: str, order: Sequence[str], **_: Any) -> Iterator[None]:
+        orders.append(order)
+        yield
+
+    monkeypatch.setattr(servers, "started", started)
+    monkeypatch.setattr(servers, "await_answer", lambda *_: 0.0)
+    for _ in range(2):
+        with fragment_server(tmp_path, "[datasets.board]\nlive = true\n"):
+            pass
+    data = [Path(order[order.index("--data-dir") + 1]) for order in orders]
+    assert data[0] != data[1]
+    assert not any(each.exists() for each in data)

@@ -36,8 +36,8 @@ from tests.support.reports import Reported, raw_row
 __all__ = ["liveboards"]
 SMALL: dict[str, Any] = {
     "queries": [3], "cached_queries": [3], "shared_queries": [3], "engine_queries": [3],
-    "periodic_queries": [3], "method_queries": [2], "departures": 4, "processes": 2, "period": 1.6,
-    "first_seconds": 1.0, "periods": 2, "grace": 2.5, "lead": 0.5, "jitter": 0.1, "step": 0.2,
+    "periodic_queries": [3], "method_queries": [2], "departures": 4, "processes": 2, "period": 1.2,
+    "first_seconds": 0.4, "periods": 2, "grace": 2.0, "lead": 0.4, "jitter": 0.1, "step": 0.2,
 }  # fmt: skip
 
 
@@ -75,7 +75,8 @@ def test_a_measurement_whose_readers_are_refused_fails(
         return engine_settings(mode, queries).replace("s_per_address = 0", "s_per_address = 1")
 
     monkeypatch.setattr("experiments.studies.boards.engine_settings", few)
-    tables = {"server-vs-client": {**SMALL, "periods": 1, "modes": [CQELS_MODE.name]}}
+    once = {"processes": 1, "periods": 1, "grace": 0.1, "modes": [CQELS_MODE.name]}
+    tables = {"server-vs-client": SMALL | once}
     results = run(tmp_path, ServerVsClient(), repetitions=1, tables=tables)
     (reason,) = results.failures.values()
     assert "clients do not get their results: 503" in reason

@@ -187,6 +187,23 @@ def test_the_ticker_lets_time_pass():
     assert hall.found("count") == [(1_000, ["0"]), (2_000, ["0"])]
 
 
+def test_time_goes_on_after_an_error(caplog, monkeypatch):
+    """An error is logged once while it stays the same."""
+    hall = Hall()
+    ticker = Ticker(hall.service, hall.clock, timedelta(seconds=1))
+    errors = [RuntimeError("odd"), RuntimeError("odd"), RuntimeError("even")]
+
+    def advance():
+        if errors:
+            raise errors.pop(0)
+        ticker.stop()
+
+    monkeypatch.setattr(hall.service, "advance", advance)
+    ticker.run()
+    logged = [str(record.exc_info[1]) for record in caplog.records if record.exc_info]
+    assert (errors, logged) == ([], ["odd", "even"])
+
+
 def test_who_follows_a_service_that_stops_is_told_so():
     hall = Hall()
     hall.service.register(COUNT)
