@@ -4,18 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 import requests
-from flask import Flask
 
 from annotations.clock import ManualClock
+from tests.support.continuous_site import ROOT, ContinuousClient, app_of
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client.dataflow.state.ranked_groups import library
 from tpf_server.continuous.runtime.plans.batch_report import OFF
 from tpf_server.continuous.service.assembly import continuous_service
-from tpf_server.continuous.service.web import continuous_blueprint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 
-ROOT = "http://server.test"
 RANKED = """SELECT ?b (COUNT(*) AS ?c) { STREAM <s> [RANGE 9ms] { ?a <urn:p> ?b ; <urn:q> ?x } }
 GROUP BY ?b ORDER BY DESC(?c) ?b LIMIT 2"""
 CSPARQL = "SELECT ?b FROM STREAM <s> [RANGE 9ms STEP 3ms] { ?a <urn:p> ?b }"
@@ -28,17 +26,15 @@ def batches(text, **settings):
     """What a server says of a query that is registered there, then and when it is asked."""
     configured = Settings(base_url=ROOT, publish_token="secret", continuous=True, **settings)
     service = continuous_service(configured, [], ManualClock(datetime(2020, 1, 1, tzinfo=UTC)))
-    app = Flask("test")
-    app.register_blueprint(continuous_blueprint(service, BodyReader(10_000), configured))
     with requests.Session() as session:
-        session.mount(ROOT, WsgiAdapter(app))
-        token = {"Authorization": "Bearer secret"}
-        created = session.post(f"{ROOT}/queries", json={"query": text}, headers=token)
+        session.mount(ROOT, WsgiAdapter(app_of(service, BodyReader(10_000), configured)))
+        client = ContinuousClient(ROOT, session)
+        created = client.register(text)
         assert created.status_code == 201
-        state = session.get(created.headers["Location"]).json()
+        found = client.get("queries/1")["batches"]
     service.close()
-    assert created.json()["batches"] == state["batches"]
-    return state["batches"]
+    assert created.json()["batches"] == found
+    return found
 
 
 @pytest.mark.parametrize("kernel", ["compiled", "off"])

@@ -14,8 +14,8 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.continuous_site import NDJSON, Site
 from tests.support.examples import examples
-from tests.tpf_server.continuous.service.test_web import NDJSON, ROOT, TOKEN, Site
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
 from tpf_server.continuous.runtime.records import record_reading
 from tpf_server.continuous.runtime.records.records import RecordFeed
@@ -146,29 +146,19 @@ def pushes(draw: Any) -> Pushed:
 
 
 def send(site: Site, pushed: Pushed, *, arrow: bool) -> requests.Response:
-    return site.session.post(
-        f"{ROOT}/streams/{STREAMS.replace('/', '%2F')}{pushed.stream}",
-        pushed.arrow if arrow else pushed.lines.encode(),
-        headers=TOKEN | (AS_ARROW if arrow else NDJSON),
+    return site.post(
+        f"streams/{STREAMS.replace('/', '%2F')}{pushed.stream}",
+        pushed.arrow if arrow else pushed.lines,
+        AS_ARROW if arrow else NDJSON,
         params={} if pushed.batch is None else {"batch": pushed.batch},
     )
 
 
 def said(site: Site, names: Sequence[str]) -> list[Any]:
     """What a site tells of its queries and streams."""
-    urls = {
-        each["name"]: each["url"] for each in site.session.get(f"{ROOT}/queries").json()["queries"]
-    }
-    found = [
-        site.session.get(
-            f"{url}/results",
-            params={"follow": "false"},
-            headers={"Accept": "application/x-ndjson"},
-        ).text
-        for url in urls.values()
-    ]
+    found = [site.emissions(each["name"]) for each in site.get("queries")["queries"]]
     assert len(found) == len(names)
-    return [found, site.session.get(f"{ROOT}/streams").json()]
+    return [found, site.get("streams")]
 
 
 def as_of_lines(answer: requests.Response) -> tuple[int, str]:
@@ -210,11 +200,7 @@ def test_records_are_what_lines_are(
         if refusing:
             # What is made of other streams fails.
             site.service.create_stream(f"{STREAMS}m", ["urn:z"])
-        for name in names:
-            wanted = QUERIES[name]
-            options = wanted if isinstance(wanted, dict) else {"query": wanted}
-            answer = site.session.post(f"{ROOT}/queries", json=options, headers=TOKEN)
-            assert answer.status_code == 201, answer.text
+        register(site, *names)
         told: list[Any] = []
         for pushed, passing in some:
             told.append(as_of_lines(send(site, pushed, arrow=arrow)))
@@ -248,8 +234,8 @@ def test_nothing_is_too_late_once_no_query_is_left(name: str) -> None:
         site = started()
         site.service.create_stream(f"{STREAMS}s")
         site.service.create_stream(f"{STREAMS}m", ["urn:z"])
-        assert site.session.post(f"{ROOT}/queries", json=made, headers=TOKEN).ok
-        push(site, written(records(1)), "streams%2Fo")
+        assert site.post("queries", json=made).ok
+        push(site, written(records(1)), "o")
         assert site.service._engine.queries
         batch = records(len(times), timestamp=pa.array(times))
         lines = [json.dumps({"timestamp": at, "triples": line_of(n)}) for n, at in enumerate(times)]
@@ -279,20 +265,21 @@ def line_of(number: int) -> list[list[str]]:
     return [[f"<urn:{number}>", "<urn:k>", k], [f"<urn:{number}>", "<urn:x>", x]]
 
 
-def push(
-    site: Site, body: bytes, name: str = "streams%2Fs", **parameters: str
-) -> requests.Response:
-    url = f"{ROOT}/streams/{name}"
-    return site.session.post(url, body, headers=TOKEN | AS_ARROW, params=parameters)
+def push(site: Site, body: bytes, name: str = "s") -> requests.Response:
+    return site.post(f"streams/streams%2F{name}", body, AS_ARROW)
 
 
 def started(*names: str, **options: Any) -> Site:
     site = Site(body=100_000, **{"policies": {"time": "elements"}} | options)
+    register(site, *names)
+    return site
+
+
+def register(site: Site, *names: str) -> None:
     for name in names:
         wanted = QUERIES[name]
-        query = wanted if isinstance(wanted, dict) else {"query": wanted}
-        assert site.session.post(f"{ROOT}/queries", json=query, headers=TOKEN).ok
-    return site
+        made = site.post("queries", json=wanted if isinstance(wanted, dict) else {"query": wanted})
+        assert made.status_code == 201, made.text
 
 
 class Reader:
@@ -357,7 +344,7 @@ def test_elements_are_made_only_where_somebody_looks_at_single_ones(
     assert sum(made) == single
     # The kernel takes them in one call, however many batches they came in.
     assert fused == ([30] if "ranked" in names and not single else [])
-    counted = site.session.get(f"{ROOT}/streams/streams%2Fs").json()
+    counted = site.get("streams/streams%2Fs")
     # Also while they wait for late ones.
     assert (counted["elements"], counted["triples"]) == (30, 60)
 
@@ -418,10 +405,9 @@ def test_predicates_go_with_their_ways_in(monkeypatch: pytest.MonkeyPatch) -> No
     body = written(records(1, 300, **{"urn:p0": pa.array(["<urn:o>"])}))
     assert push(site, body).json()["accepted"] == 1
     check(0, 298, 299)
-    assert site.session.delete(f"{ROOT}/streams/streams%2Fs", headers=TOKEN).status_code == 409
-    for each in site.session.get(f"{ROOT}/queries").json()["queries"]:
-        assert site.session.delete(each["url"], headers=TOKEN).ok
-    assert site.session.delete(f"{ROOT}/streams/streams%2Fs", headers=TOKEN).ok
+    assert site.delete("streams/streams%2Fs").status_code == 409
+    assert site.delete("queries/1").ok
+    assert site.delete("streams/streams%2Fs").ok
     check()
 
 
@@ -430,9 +416,8 @@ def test_a_stream_that_was_deleted_is_another_one() -> None:
     for first in (0, 3, 6):
         assert push(site, written(records(3, first))).json()["accepted"] == 3
         if first == 3:
-            assert site.session.delete(f"{ROOT}/streams/streams%2Fs", headers=TOKEN).ok
-    text = site.results(params={"follow": "false"}).text
-    found = [row["x"] for line in text.splitlines() for row in json.loads(line)["added"]]
+            assert site.delete("streams/streams%2Fs").ok
+    found = [row["x"] for each in site.emissions() for row in each["added"]]
     assert found == [f'"{number}"^^<{XSD}integer>' for number in range(9)]
 
 
@@ -455,7 +440,7 @@ def test_elements_are_made_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -
 
     def registers(*arguments: Any) -> bool:
         found = columns(*arguments)
-        assert site.register(QUERIES["periodic"]).ok
+        register(site, "periodic")
         return found
 
     monkeypatch.setattr(site.service._intake, "takes_columns", registers)

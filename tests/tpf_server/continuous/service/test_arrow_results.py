@@ -1,13 +1,12 @@
 """Results over HTTP as a stream of Arrow equal NDJSON."""
 
-import json
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.tpf_server.continuous.service.test_web import PERIODIC_TEXT, QUERY, Site, element
+from tests.support.continuous_site import PERIODIC_TEXT, QUERY, Site, element
 from tpf_server.continuous.service import hosting
 from tpf_server.continuous.service.hosting import ARROW
 
@@ -47,11 +46,6 @@ def arrow(site: Site, name: str, **options: Any) -> pa.Table:
     return pa.ipc.open_stream(found.content).read_all()
 
 
-def lines(site: Site, name: str, **options: Any) -> list[dict[str, Any]]:
-    text = site.results(name, params={"follow": "false", **options}).text
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*[column.to_pylist() for column in table.columns], strict=True))
 
@@ -81,11 +75,11 @@ def test_it_says_what_ndjson_says(site: Site, name: str, first: str) -> None:
     assert site.push(*pushed).status_code == 200
     # What was written as JSON is kept as that.
     if first == "ndjson":
-        lines(site, name)
+        site.emissions(name)
     table = arrow(site, name)
     names = table.schema.names
     assert names[:4] == ["id", "sequence", "at", "multiplicity"]
-    said = lines(site, name)
+    said = site.emissions(name)
     assert said
     assert rows(table) == expected(said, names[4:])
     assert (names[4:] == ["?s", "?p", "?o", "?g"]) == (name == "out")

@@ -1,6 +1,5 @@
 """Live facts as static graphs of continuous queries, over HTTP."""
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 import requests
 
 from annotations.clock import ManualClock
+from tests.support.continuous_site import ROOT, ContinuousClient
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.app import DatasetOpener, create_app
 from tpf_server.configuration import Configuration
@@ -20,8 +20,6 @@ from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.store import IndexedLiveStore
 
-ROOT = "http://server.test"
-TOKEN = {"Authorization": "Bearer secret"}
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 QUERIES = {
     "cqels": "SELECT ?next {{ STREAM <s> [NOW] {{ ?who <urn:at> ?room }} {0} }}",
@@ -35,7 +33,7 @@ PLACES = {
 }
 
 
-class Server:
+class Server(ContinuousClient):
     """An application with a live dataset, on a manual clock."""
 
     def __init__(self, folder: Path) -> None:
@@ -52,49 +50,36 @@ class Server:
         self.clock = ManualClock(NOON)
         app = create_app(self.configuration.server, self.datasets, self.clock)
         self.service: ContinuousService = app.extensions["tpf_server.continuous"]
-        self.session = requests.Session()
-        self.session.mount(ROOT, WsgiAdapter(app))
+        session = requests.Session()
+        session.mount(ROOT, WsgiAdapter(app))
+        super().__init__(ROOT, session)
         self.at = 0
 
     def publish(self, triples: str, **label: str) -> None:
-        answer = self.session.post(
-            f"{ROOT}/rooms/facts", triples, params=label,
-            headers=TOKEN | {"Content-Type": "application/n-quads"},
-        )  # fmt: skip
+        quads = {"Content-Type": "application/n-quads"}
+        answer = self.post("rooms/facts", triples, quads, params=label)
         assert answer.ok, answer.text
 
-    def register(self, language: str, where: str) -> None:
-        text = QUERIES[language].format(where)
-        body = {"query": text, "name": language}
-        answer = self.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+    def ask_for(self, language: str, where: str) -> None:
+        answer = self.register(QUERIES[language].format(where), name=language)
         assert answer.status_code == 201, answer.text
 
-    def push(self) -> None:
+    def enter(self) -> None:
         """Somebody is in the hall; a second later something else comes."""
         lines = [f"{self.at + 1}\t<urn:ann>\t<urn:at>\t<urn:hall>"]
         self.at += 1000
         lines.append(f"{self.at + 1}\t<urn:x>\t<urn:y>\t<urn:z>")
-        answer = self.session.post(
-            f"{ROOT}/streams/s", "\n".join(lines),
-            headers=TOKEN | {"Content-Type": "text/tab-separated-values"},
-        )  # fmt: skip
-        assert answer.ok, answer.text
+        tsv = {"Content-Type": "text/tab-separated-values"}
+        assert self.post("streams/s", "\n".join(lines), tsv).ok
 
     def next(self, language: str) -> list[str]:
         """Return the current answer."""
-        url = f"{ROOT}/queries/{language}/results"
-        before = len(self._lines(url))
-        self.push()
+        before = len(self.emissions(language))
+        self.enter()
         rows: list[Any] = []
-        for line in self._lines(url)[before:]:
-            rows += line["added"] if "added" in line else line["result"]
+        for each in self.emissions(language)[before:]:
+            rows += each["added"] if "added" in each else each["result"]
         return sorted(row["next"] for row in rows)
-
-    def _lines(self, url: str) -> list[dict[str, Any]]:
-        answer = self.session.get(
-            url, params={"follow": "false"}, headers={"Accept": "application/x-ndjson"}
-        )
-        return [json.loads(line) for line in answer.text.splitlines()]
 
     def reload(self) -> None:
         """As SIGHUP does."""
@@ -125,7 +110,7 @@ def until(seconds: float) -> str:
 def test_a_published_fact_is_seen_until_it_ends(server: Server, place: str, language: str) -> None:
     graph = " <urn:plan>" if place == "graph" else ""
     always = [] if graph else ["<urn:yard>"]
-    server.register(language, PLACES[place])
+    server.ask_for(language, PLACES[place])
     assert server.next(language) == always
     server.publish(f"<urn:hall> <urn:near> <urn:attic>{graph} .", expiration=until(30))
     assert server.next(language) == sorted([*always, "<urn:attic>"])
@@ -144,7 +129,7 @@ def test_a_published_fact_is_seen_until_it_ends(server: Server, place: str, lang
 
 
 def test_a_fact_that_is_static_too_is_there_once_and_stays(server: Server) -> None:
-    server.register("cqels", PLACES["default"])
+    server.ask_for("cqels", PLACES["default"])
     server.publish("<urn:hall> <urn:near> <urn:yard> .", expiration=until(30))
     assert server.next("cqels") == ["<urn:yard>"]
     server.clock.advance_to(NOON + timedelta(seconds=31))
@@ -153,7 +138,7 @@ def test_a_fact_that_is_static_too_is_there_once_and_stays(server: Server) -> No
 
 def test_a_graph_whose_facts_have_ended_is_no_graph_any_more(server: Server) -> None:
     server.publish("<urn:hall> <urn:near> <urn:cafe> <urn:plan> .", expiration=until(30))
-    server.register("cqels", "GRAPH ?g { ?room <urn:near> ?next }")
+    server.ask_for("cqels", "GRAPH ?g { ?room <urn:near> ?next }")
     names = server.service._engine.static
     assert server.next("cqels") == ["<urn:cafe>", "<urn:yard>"]
     assert "<urn:plan>" in names.names
@@ -165,7 +150,7 @@ def test_a_graph_whose_facts_have_ended_is_no_graph_any_more(server: Server) -> 
 def test_a_store_that_cannot_be_read_is_looked_at_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.register("cqels", PLACES["default"])
+    server.ask_for("cqels", PLACES["default"])
     server.publish("<urn:hall> <urn:near> <urn:attic> .", expiration=until(30))
 
     def fail(*_: object) -> None:

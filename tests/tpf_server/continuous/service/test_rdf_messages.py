@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.event_reader import EventReader
-from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site
+from tests.support.continuous_site import Site
 from tpf_server.continuous.runtime.elements.elements import Element, graph_of
 from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.service import rdf_messages
@@ -101,10 +101,7 @@ def test_results_are_messages_that_a_stream_takes() -> None:
     )
     # Its version is in the media type or in its first line.
     for at, headers in enumerate((LOG, {"Content-Type": "application/n-quads"})):
-        pushed = site.session.post(
-            f"{ROOT}/streams/s?timestamp={at}",
-            body.encode(), headers=TOKEN | headers,
-        )  # fmt: skip
+        pushed = site.post(f"streams/s?timestamp={at}", body, headers)
         assert (pushed.json()["accepted"], pushed.json()["refused"]) == (2, [])
     now = {"follow": "false"}
     log = site.results("made", "application/n-quads", params=now)
@@ -122,7 +119,7 @@ def test_results_are_messages_that_a_stream_takes() -> None:
     assert [{tuple(map(str, quad.triple)) for quad in ox.parse(text, ox.RdfFormat.N_QUADS)}
             for text in texts] == said  # fmt: skip
     kind = {"Content-Type": log.headers["Content-Type"]}
-    again = site.session.post(f"{ROOT}/streams/t", log.content, headers=TOKEN | kind)
+    again = site.post("streams/t", log.content, kind)
     assert again.json()["accepted"] == len(said)
 
 

@@ -1,6 +1,5 @@
 """Graphs of other servers: pages, changes, and failures."""
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ import responses
 
 from annotations.terms import Quad, Term
 from experiments.free_port import free_port
+from tests.support.continuous_site import ContinuousClient
 from tests.support.running_server import TOKEN, RunningServer
 from tpf_server.continuous.service import changing_graphs
 from tpf_server.continuous.service.changing_graphs import RemoteGraph
@@ -213,23 +213,19 @@ live = true
     }
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with RunningServer(tmp_path, config, port=port) as server:
+        client = ContinuousClient(server.origin[:-1], requests.Session(), headers)
         for name, text in texts.items():
-            body = {"query": text, "name": name}
-            made = requests.post(f"{server.url}queries", json=body, headers=headers, timeout=60)
+            made = client.register(text, name=name)
             assert made.status_code == 201, made.text
 
         def remote() -> dict[str, dict[str, object]]:
-            found = requests.get(f"{server.url}queries/cqels", timeout=60).json()["remote"]
-            return {each["graph"]: each for each in found}
+            return {each["graph"]: each for each in client.get("queries/cqels")["remote"]}
 
         deadline = time.monotonic() + PATIENCE
         for number in (1, 2):
-            requests.post(
-                f"{server.url}board/facts?expiration=2100-01-0{number}T00:00:00Z",
-                f'<urn:a> <urn:p> "{number}" .',
-                headers=headers | {"Content-Type": "application/n-triples"},
-                timeout=60,
-            ).raise_for_status()
+            path = f"board/facts?expiration=2100-01-0{number}T00:00:00Z"
+            triples = {"Content-Type": "application/n-triples"}
+            assert client.post(path, f'<urn:a> <urn:p> "{number}" .', triples).ok
             begun = remote()["urn:far"].get("read", "")
             # A reading that began after the fact was there: the second one that ends from now on.
             for _ in range(2):
@@ -238,20 +234,10 @@ live = true
                     time.sleep(0.02)
                 begun = remote()["urn:far"]["read"]
             at = number * 1000
-            requests.post(
-                f"{server.url}streams/s",
-                f"{at - 500}\t<urn:a>\t<urn:at>\t<urn:x>\n{at + 1}\t<urn:x>\t<urn:y>\t<urn:z>",
-                headers=headers | {"Content-Type": "text/tab-separated-values"},
-                timeout=60,
-            ).raise_for_status()
+            lines = f"{at - 500}\t<urn:a>\t<urn:at>\t<urn:x>\n{at + 1}\t<urn:x>\t<urn:y>\t<urn:z>"
+            assert client.post("streams/s", lines, {"Content-Type": "text/plain"}).ok
         assert remote()["urn:nowhere"]["state"] == "failed"
         assert "HTTP 404" in str(remote()["urn:nowhere"]["reason"])
         for name, relation in (("cqels", "added"), ("csparql", "result"), ("service", "added")):
-            found = requests.get(
-                f"{server.url}queries/{name}/results",
-                params={"follow": "false"},
-                headers={"Accept": "application/x-ndjson"},
-                timeout=60,
-            )
-            rows = [json.loads(line)[relation] for line in found.text.splitlines()]
+            rows = [each[relation] for each in client.emissions(name)]
             assert rows == [[{"o": '"1"'}], [{"o": '"2"'}]]

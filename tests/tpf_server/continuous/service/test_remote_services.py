@@ -1,6 +1,5 @@
 """SERVICE in continuous queries: endpoints and fragment servers, down and up again."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,8 +12,8 @@ from typer.testing import CliRunner
 
 from annotations.namespaces import HYDRA
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable
+from tests.support.continuous_site import Site, element
 from tests.support.sparql_endpoint import LoopbackEndpoint
-from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site, element
 from tests.tpf_server.web.test_nesting import grows_no_faster
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.languages.cqels.parser import parse
@@ -48,19 +47,12 @@ def texts(url: str, silent: str = "") -> dict[str, str]:
 
 
 def register(site: Site, name: str, text: str) -> requests.Response:
-    named = {"name": name} if name != "csparql" else {}
-    made: requests.Response = site.register(text, **named)
-    return made
+    return site.register(text, **({"name": name} if name != "csparql" else {}))
 
 
 def answers(site: Site, name: str) -> list[list[dict[str, str]]]:
-    lines = site.results(name, params={"follow": "false"}).text.splitlines()
-    return [json.loads(line)["added" if name == "cqels" else "result"] for line in lines]
-
-
-def state(site: Site, name: str) -> dict[str, object]:
-    found: dict[str, object] = site.session.get(f"{ROOT}/queries/{name}").json()
-    return found
+    relation = "added" if name == "cqels" else "result"
+    return [each[relation] for each in site.emissions(name)]
 
 
 @pytest.mark.parametrize("silent", ["", "SILENT"])
@@ -72,11 +64,11 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
     other = site.register("SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }", name="other")
     assert other.status_code == 201
     for name in ("cqels", "csparql", "rspql"):
-        found = state(site, name)
+        found = site.get(f"queries/{name}")
         assert found["state"] == "degraded"
         assert f"SERVICE <{endpoint.url}>: " in str(found["reason"])
         assert "HTTP 503" in str(found["reason"])
-    assert state(site, "other")["state"] == "running"
+    assert site.get("queries/other")["state"] == "running"
     site.push(element(1), element(11))
     empty = [{"a": "<urn:a>"}]
     assert answers(site, "cqels") == ([empty] * 2 if silent else [])
@@ -88,7 +80,7 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
     assert answers(site, "cqels")[-2:] == [there] * 2
     assert answers(site, "csparql")[-1] == there
     for name in ("cqels", "csparql", "rspql"):
-        found = state(site, name)
+        found = site.get(f"queries/{name}")
         assert found["state"] == "running"
         assert isinstance(found["services"], list)
         said = [(each["service"], each["state"]) for each in found["services"]]
@@ -104,7 +96,7 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
     last = [{"a": "<urn:a>"}] if silent else [{"a": "<urn:a>", "n": '"A"'}]
     assert answers(site, "cqels")[-1] == last
     for name in ("cqels", "csparql", "rspql"):
-        site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN)
+        site.delete(f"queries/{name}")
     endpoint.works = True
     site.service._remote.read()
     assert len(endpoint.asked) == asked

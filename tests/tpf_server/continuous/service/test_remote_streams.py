@@ -17,9 +17,8 @@ import responses
 
 from annotations.clock import SystemClock
 from experiments.free_port import free_port
+from tests.support.continuous_site import ROOT, ContinuousClient, Site, element
 from tests.support.running_server import TOKEN, RunningServer, workers_of
-from tests.tpf_server.continuous.service.test_web import ROOT, Site, element
-from tests.tpf_server.continuous.service.test_web import TOKEN as SITE_TOKEN
 from tpf_server.continuous.runtime.elements.elements import Element
 from tpf_server.continuous.runtime.errors import EngineClosedError, RegistrationsError
 from tpf_server.continuous.service.remote_streams import StreamReader, StreamWriter
@@ -62,16 +61,19 @@ class Servers:
         return RunningServer(self.folders[number], config, port=self.ports[number])
 
     def url(self, number: int) -> str:
-        return f"http://127.0.0.1:{self.ports[number]}/"
+        return f"http://127.0.0.1:{self.ports[number]}"
 
-    def register(self, number: int, **query: str) -> None:
-        made = requests.post(f"{self.url(number)}queries", json=query, headers=AUTH, timeout=30)
+    def client(self, number: int) -> ContinuousClient:
+        return ContinuousClient(self.url(number), requests.Session(), AUTH)
+
+    def register(self, number: int, text: str, **options: str) -> None:
+        made = self.client(number).register(text, **options)
         assert made.status_code == 201, made.text
 
     def push(self, number: int, *instants: int) -> None:
         body = "".join(f"{at}\t<urn:a>\t<urn:p>\t<urn:n{at}>\n" for at in instants)
-        tsv = AUTH | {"Content-Type": "text/tab-separated-values"}
-        assert requests.post(f"{self.url(number)}streams/s", body, headers=tsv, timeout=30).ok
+        tsv = {"Content-Type": "text/tab-separated-values"}
+        assert self.client(number).post("streams/s", body, tsv).ok
 
     def wait(self, number: int, name: str, first: int, end: int) -> None:
         """Wait until a query has emitted every tenth number, in this order, and each once."""
@@ -82,13 +84,7 @@ class Servers:
 
     def seen(self, number: int, name: str) -> list[int]:
         """The numbers of the nodes in the rows of a query, in the order of its emissions."""
-        found = requests.get(
-            f"{self.url(number)}queries/{name}/results",
-            params={"follow": "false"},
-            headers={"Accept": "application/x-ndjson"},
-            timeout=30,
-        )
-        rows = [row for line in found.text.splitlines() for row in json.loads(line)["added"]]
+        rows = [row for each in self.client(number).emissions(name) for row in each["added"]]
         return [int(row["b"].removeprefix("<urn:n").removesuffix(">")) for row in rows]
 
 
@@ -117,27 +113,27 @@ def test_results_of_another_server_are_a_stream_and_its_streams_are_fed(servers:
         "REGISTER STREAM <URL> COMPUTED EVERY 10ms AS CONSTRUCT { ?a <urn:q> ?b } "
         "FROM STREAM <s> [RANGE 10ms STEP 10ms] { ?a <urn:p> ?b }"
     )
-    url = f"{servers.url(0)}queries/made/results"
+    url = f"{servers.url(0)}/queries/made/results"
     with servers.start(1) as second:
         with servers.start(0) as first:
-            servers.register(0, query=MADE, name="made")
-            servers.register(1, query=reading.replace("URL", url), name="read")
+            servers.register(0, MADE, name="made")
+            servers.register(1, reading.replace("URL", url), name="read")
             came = "SELECT ?b { STREAM <fed> [NOW] { ?a <urn:q> ?b } }"
-            servers.register(1, query=came, name="came")
-            servers.register(0, query=feeding.replace("URL", f"{servers.url(1)}streams/fed"))
+            servers.register(1, came, name="came")
+            servers.register(0, feeding.replace("URL", f"{servers.url(1)}/streams/fed"))
             servers.push(0, *range(5, 205, 10))
             # The last window is open as long as nothing comes behind it.
             for name in ("read", "came"):
                 servers.wait(1, name, 5, 195)
             stop(first, signal.SIGKILL)
-        state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
+        state = servers.client(1).get("queries/read")
         assert (state["state"], url in state["reason"]) == ("degraded", True)
         with servers.start(0) as first:
             servers.push(0, *range(205, 305, 10))
             servers.wait(1, "read", 5, 295)
             # What was in a window of a server that was killed is gone.
             servers.wait(1, "came", 205, 295)
-            state = requests.get(f"{servers.url(1)}queries/read", timeout=30).json()
+            state = servers.client(1).get("queries/read")
             assert (state["state"], len(state["remote_streams"])) == ("running", 1)
             stop(second)
             servers.push(0, *range(305, 405, 10))
@@ -345,7 +341,7 @@ def fed_by(site: Site, fed: Fed, repeated: int) -> None:
         site.push(*(element(at, b=f'"{at}"') for at in range(10)))
         site.service.start()
         eventually(lambda: (sorted(fed.objects), fed.repeated), wanted)
-        site.session.delete(f"{ROOT}/queries/made", headers=SITE_TOKEN)
+        site.delete("queries/made")
 
 
 @pytest.mark.usefixtures("quick")

@@ -8,6 +8,7 @@ from pathlib import Path
 import requests
 
 from experiments.free_port import free_port
+from tests.support.continuous_site import ContinuousClient
 from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tests.tpf_server.test_cli import COMMAND, environment
@@ -23,52 +24,28 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
     (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n")
     config = 'continuous = true\nfollowers = 2\n[datasets.data]\nsource = "data.nt"\n'
     with RunningServer(tmp_path, config) as server:
-        made = requests.post(f"{server.url}queries", QUERY.encode(), headers=AUTH, timeout=30)
+        client = ContinuousClient(server.origin[:-1], requests.Session(), AUTH)
+        made = client.register(QUERY)
         assert made.headers["Location"] == f"{server.url}queries/count"
-        followers = [
-            requests.get(
-                f"{made.headers['Location']}/results",
-                headers={"Accept": "application/x-ndjson"},
-                stream=True,
-                timeout=60,
-            )
-            for _ in range(3)
-        ]
+        followers = [client.results("count", stream=True) for _ in range(3)]
         assert [each.status_code for each in followers] == [200, 200, 503]
         # Nobody has pushed anything.
         lines = [each.iter_lines() for each in followers[:2]]
         assert [json.loads(next(each))["sequence"] for each in lines] == [1, 1]
-        joined = json.dumps({"query": JOINED, "name": "joined", "semantics": "paper"})
-        requests.post(
-            f"{server.url}queries",
-            joined,
-            headers=AUTH | {"Content-Type": "application/json"},
-            timeout=30,
-        )
-        requests.post(
-            f"{server.url}streams/s",
-            "<urn:x> <urn:sees> <urn:a> .\n<urn:x> <urn:sees> <urn:c> .",
-            headers=AUTH | {"Content-Type": "application/n-triples"},
-            timeout=30,
-        )
+        client.register(JOINED, name="joined", semantics="paper")
+        seen = "<urn:x> <urn:sees> <urn:a> .\n<urn:x> <urn:sees> <urn:c> ."
+        client.post("streams/s", seen, {"Content-Type": "application/n-triples"})
         # A reload changes what is published, and leaves queries and who follows them alone.
         (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n<urn:c> <urn:p> <urn:d> .\n")
         (tmp_path / "server.toml").write_text(f'title = "New"\n{config}')
         server.process.send_signal(signal.SIGHUP)
         eventually(lambda: "New" in requests.get(f"{server.url}data.html", timeout=30).text)
         assert [json.loads(next(each))["sequence"] for each in lines] == [2, 2]
-        assert requests.get(made.headers["Location"], timeout=30).status_code == 200
+        assert client.get("queries/count")["state"] == "running"
         # They see the static data of now, and nothing else is new to them.
-        found = requests.get(
-            f"{server.url}queries/joined/results",
-            params={"follow": "false"},
-            headers={"Accept": "application/x-ndjson"},
-            timeout=30,
-        )
-        assert [json.loads(line)["added"] for line in found.text.splitlines()] == [
-            [{"b": "<urn:b>"}],
-            [{"b": "<urn:d>"}],
-        ]
+        added = [each["added"] for each in client.emissions("joined")]
+        assert added == [[{"b": "<urn:b>"}], [{"b": "<urn:d>"}]]
+        client.session.close()
         server.process.send_signal(signal.SIGTERM)
         for each in lines:
             *_, last = each

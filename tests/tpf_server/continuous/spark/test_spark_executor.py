@@ -1,7 +1,6 @@
 """Registered queries that run on Spark, over HTTP, beside the same queries on the native engine."""
 
 import contextlib
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +10,9 @@ import pytest
 import requests
 
 from annotations.terms import Term
+from tests.support.continuous_site import Site
 from tests.support.csparql_spark import settings
 from tests.support.eventually import eventually
-from tests.tpf_server.continuous.service.test_web import ROOT, TOKEN, Site
 from tpf_server.continuous.runtime.errors import ContinuousError
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -64,24 +63,18 @@ class OnSpark(Site):
         return list(self.service._executors["spark"]._jobs)  # type: ignore[attr-defined]
 
     def begin(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
-        begun: requests.Response = self.register(text.format(name), engine=engine)
-        return begun
+        return self.register(text.format(name), engine=engine)
 
     def come(self, *elements: tuple[int, str]) -> None:
         triples = [(at, [f"<urn:{who}>", "<urn:at>", "<urn:x>"]) for at, who in elements]
         answer = self.push(*({"timestamp": at, "triple": triple} for at, triple in triples))
         assert answer.ok, answer.text
 
-    def state(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.session.get(f"{ROOT}/queries/{name}").json()
-        return found
-
-    def emitted(self, name: str) -> list[Any]:
-        text = self.results(name, params={"follow": "false"}).text
-        return [json.loads(line) for line in text.splitlines()]
+    def state(self, name: str) -> Any:
+        return self.get(f"queries/{name}")
 
     def answers(self, name: str) -> list[tuple[str, list[dict[str, str]]]]:
-        found = self.emitted(name)
+        found = self.emissions(name)
         return [(each["at"], sorted(each["result"], key=str)) for each in found if "result" in each]
 
 
@@ -120,9 +113,9 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: OnSpark, tmp_path
     assert site.state("there")["spark"] == {"executors": 1, "lost": 0, "waiting": False}
     # It ends with its registration; what it wrote goes, and nothing else stops.
     (job,) = site.jobs()
-    assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
+    assert site.delete("queries/there").status_code == 204
     assert site.state("too")["state"] == "running"
-    assert site.session.delete(f"{ROOT}/queries/too", headers=TOKEN).status_code == 204
+    assert site.delete("queries/too").status_code == 204
     eventually(job.ended.is_set)
     assert list((tmp_path / "shared").iterdir()) == []
     site.come((61, "eve"))
@@ -155,7 +148,7 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:
     assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
     assert site.begin("again", "spark").status_code == 201
     again = site.jobs()[-1]
-    assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
+    assert site.delete("queries/again").status_code == 204
     for each in (job, gone, again):
         eventually(each.ended.is_set)
 
@@ -244,7 +237,7 @@ def test_what_cannot_run_there_is_refused_with_the_reason(site: OnSpark) -> None
     assert "feed itself" in site.begin("made", "spark", again).json()["detail"]
     assert "unknown engine 'flink': native, spark" in site.begin("q", "flink").json()["detail"]
     body = {"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "engine": "spark"}
-    refused = site.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+    refused = site.post("queries", json=body)
     assert "CQELS-QL does not run on spark" in refused.json()["detail"]
     assert site.service.queries() == []
 
@@ -257,17 +250,17 @@ def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: OnSpa
         FROM STREAM <made> [RANGE 10s STEP 10ms] {{ ?a <urn:q> ?b }}"""
     assert site.begin("periodic", "native", periodic).status_code == 201
     continuous = {"query": "SELECT ?a { STREAM <made> [RANGE 10s] { ?a <urn:q> ?b } }", "name": "c"}
-    assert site.session.post(f"{ROOT}/queries", json=continuous, headers=TOKEN).status_code == 201
+    assert site.post("queries", json=continuous).status_code == 201
     site.come((1, "ann"), (12, "bob"))
     eventually(lambda: site.state("made")["state"] == "running")
     site.come((41, "eve"))
 
     def heard() -> set[str]:
         """Who came in the stream."""
-        return {row["a"] for each in site.emitted("c") for row in each["added"]}
+        return {row["a"] for each in site.emissions("c") for row in each["added"]}
 
     eventually(lambda: heard() == {"<urn:ann>", "<urn:bob>"})
-    counts = site.session.get(f"{ROOT}/streams/made").json()
+    counts = site.get("streams/made")
     assert counts["elements"] >= 2
     assert (counts["dropped"], counts["late"]) == (0, 0)
     # Time passes where it is read, too.

@@ -3,7 +3,6 @@
 Nothing here says how soon something happens, only what has happened in the end.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,11 +11,11 @@ import pytest
 import responses
 
 from annotations.terms import Term
+from tests.support.continuous_site import ROOT, Site
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM
 from tests.support.csparql_program import engine as static_engine
 from tests.support.csparql_spark import Element, by_instant, native, settings
 from tests.support.eventually import eventually
-from tests.tpf_server.continuous.service.test_web import ROOT, Site
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
@@ -54,8 +53,7 @@ def following() -> Site:
 
 
 def events(site: Site) -> list[tuple[str, str, str]]:
-    lines = site.results("followed", params={"follow": "false"}).text.splitlines()
-    emissions = [json.loads(each) for each in lines]
+    emissions = site.emissions("followed")
     return sorted(
         (each["at"], row["z"], row["n"]) for each in emissions for row in each.get("added", ())
     )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.continuous_site import EPOCH, Site, element
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     CsparqlWriter,
@@ -19,7 +20,6 @@ from tests.support.random_continuous_queries import (
 from tests.tpf_server.continuous.languages.csparql.test_declared_predicates import (
     engine as static_engine,
 )
-from tests.tpf_server.continuous.service.test_web import EPOCH, ROOT, Site, element
 from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.periodic_query import MOST_FACTOR, Pace, Widen
@@ -159,11 +159,11 @@ def test_over_http() -> None:
         site.clock.advance_to(EPOCH + timedelta(seconds=second + 1))
         assert site.push(element(1000 * second + 1)).ok
         site.service.advance()
-    state = site.session.get(f"{ROOT}/queries/busy").json()
+    state = site.get("queries/busy")
     assert state["every_ms"] == [2000]
     assert state["every"] == (
         "2 times the step of its windows: evaluations would take 1.00 seconds of CPU per second, "
         "and take 0.50"
     )
-    state = site.session.get(f"{ROOT}/queries/fixed").json()
+    state = site.get("queries/fixed")
     assert (state["every_ms"], state["every"]) == ([5000], "COMPUTED EVERY")

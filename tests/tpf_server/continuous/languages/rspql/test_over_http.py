@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from annotations.clock import ManualClock
-from tests.tpf_server.continuous.service.test_web import EPOCH, ROOT, TOKEN, Site, element
+from tests.support.continuous_site import EPOCH, Site, element
 from tpf_server.continuous.service.assembly import continuous_service
 from tpf_server.errors import SettingsError
 from tpf_server.settings import Settings
@@ -21,11 +20,6 @@ FED = f"REGISTER RSTREAM <http://localhost/s> AS CONSTRUCT {{ ?a ?a ?b }} {WINDO
 @pytest.fixture
 def site() -> Site:
     return Site(policies={"time": "elements"})
-
-
-def lines(site: Site, name: str) -> list[dict[str, Any]]:
-    found = site.results(name, params={"follow": "false"}).text.splitlines()
-    return [json.loads(line) for line in found]
 
 
 def element_in(graph: str) -> str:
@@ -53,10 +47,11 @@ def test_what_emissions_are(
     assert created.headers["Location"].endswith("/queries/out")
     push(site)
     found = {
-        int(each["at"][-4:-1]): {row["a"] for row in each[relation]} for each in lines(site, "out")
+        int(each["at"][-4:-1]): {row["a"] for row in each[relation]}
+        for each in site.emissions("out")
     }
     assert found == shown
-    state = site.session.get(f"{ROOT}/queries/out").json()
+    state = site.get("queries/out")
     assert (state["language"], state["semantics"]) == ("RSP-QL", "rspql")
     assert (state["operator"], state["report"], state["tick"]) == (operator, "window close", "time")
     assert state["windows"][0]["window"] == "RANGE 4ms STEP 2ms"
@@ -72,24 +67,20 @@ def test_an_output_stream_feeds_queries_of_all_languages(site: Site) -> None:
         f"SELECT ?a FROM STREAM <{made}> [RANGE 8ms STEP 4ms] {{ ?a <urn:q> ?b }}", name="csparql"
     )
     push(site)
-    made_rows = [each["added"] for each in lines(site, "out")]
+    made_rows = [each["added"] for each in site.emissions("out")]
     assert made_rows[0] == [
         ["<urn:a>", "<urn:q>", '"1"', "<urn:a>"],
         ["<urn:a>", "<urn:r>", '"1"^^<http://www.w3.org/2001/XMLSchema#integer>', None],
     ]
-    assert [each["added"] for each in lines(site, "cqels")] == [
+    assert [each["added"] for each in site.emissions("cqels")] == [
         [{"a": "<urn:a>"}], [{"a": "<urn:b>"}], [{"a": "<urn:c>"}],
     ]  # fmt: skip
-    assert {row["a"] for each in lines(site, "csparql") for row in each["result"]} == {
+    assert {row["a"] for each in site.emissions("csparql") for row in each["result"]} == {
         "<urn:a>", "<urn:b>",
     }  # fmt: skip
-    (listed,) = (
-        each
-        for each in site.session.get(f"{ROOT}/streams").json()["streams"]
-        if each["stream"] == made
-    )
+    counts = {each["stream"]: each["elements"] for each in site.get("streams")["streams"]}
     # Each graph is an element, and so are the triples of none.
-    assert listed["elements"] == 6
+    assert counts[made] == 6
 
 
 def test_elements_bring_their_graphs(site: Site) -> None:
@@ -100,7 +91,6 @@ def test_elements_bring_their_graphs(site: Site) -> None:
     seen_by["csparql"] += " { ?a <urn:p> ?b }"
     for name, text in seen_by.items():
         assert site.register(text, name=name).status_code == 201
-    url = f"{ROOT}/streams/http%3A%2F%2Flocalhost%2Fs"
     for kind, body in (
         (
             "application/n-quads?timestamp=1",
@@ -111,20 +101,20 @@ def test_elements_bring_their_graphs(site: Site) -> None:
         ("application/x-ndjson", element_in("<urn:g4>")),
     ):
         media_type, _, query = kind.partition("?")
-        headers = TOKEN | {"Content-Type": media_type}
-        taken = site.session.post(f"{url}?{query}", body.encode(), headers=headers)
+        stream = f"streams/http%3A%2F%2Flocalhost%2Fs?{query}"
+        taken = site.post(stream, body, {"Content-Type": media_type})
         assert taken.status_code == 200, taken.text
         assert taken.json()["refused"] == []
     refused = site.push(element_in('"none"'))
     assert refused.status_code == 400
     assert "not the name of a graph: '\"none\"'" in refused.json()["detail"]
     push(site)
-    first = next(each for each in lines(site, "named") if each["result"])
+    first = next(each for each in site.emissions("named") if each["result"])
     assert {(row["g"], row["b"]) for row in first["result"]} == {
         (f"<urn:g{n}>", f'"{n}"') for n in range(1, 5)
     }
     for name, relation in (("csparql", "result"), ("cqels", "added")):
-        found = {row["b"] for each in lines(site, name) for row in each[relation]}
+        found = {row["b"] for each in site.emissions(name) for row in each[relation]}
         assert found >= {f'"{n}"' for n in range(5)}
 
 
@@ -136,24 +126,21 @@ def test_elements_bring_their_graphs(site: Site) -> None:
         ({"text": SELECTED, "engine": "spark"}, "unknown engine 'spark'"),
         ({"text": SELECTED, "semantics": "csparql"}, "expected"),
         ({"text": SELECTED, "semantics": "RSPQL"}, "unknown semantics 'RSPQL'"),
-        (
-            {"text": FED},
-            "would feed itself",
-        ),
+        ({"text": FED}, "would feed itself"),
     ],
-)  # fmt: skip
+)
 def test_bad_input(site: Site, options: dict[str, str], said: str) -> None:
     refused = site.register(**options)
     assert refused.status_code in (400, 422)
     assert said in refused.json()["detail"]
-    assert site.session.get(f"{ROOT}/queries").json()["queries"] == []
+    assert site.get("queries")["queries"] == []
 
 
 def test_one_query_for_each_output(site: Site) -> None:
     text = f"REGISTER RSTREAM <http://localhost/out> AS {SELECTED}"
     assert site.register(text, name="one").status_code == 201
     assert site.register(text, name="two").status_code == 409
-    assert site.session.delete(f"{ROOT}/queries/one", headers=TOKEN).status_code == 204
+    assert site.delete("queries/one").status_code == 204
     assert site.register(text, name="two").status_code == 201
 
 

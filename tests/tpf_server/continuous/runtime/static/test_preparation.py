@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tests.support.continuous_site import EPOCH, Site, element
 from tests.support.examples import examples
 from tests.support.static_graphs import HeldStore
 from tests.tpf_server.continuous.languages.cqels.test_static_changes import QUERIES, arrivals
-from tests.tpf_server.continuous.service.test_web import EPOCH, Site, element
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
@@ -134,6 +134,6 @@ def test_others_push_and_get_answers_while_a_store_is_exchanged(language: str) -
         assert site.push(element(1000 * second, f"<urn:{who}>", "<urn:b>")).ok
     site.service.advance()
     for name in ("joined", "later"):
-        last = site.results(name, params={"follow": "false"}).text.splitlines()[-1]
+        last = str(site.emissions(name)[-1])
         assert "new" in last
         assert "old" not in last
