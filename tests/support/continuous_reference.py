@@ -12,6 +12,15 @@ from dataclasses import dataclass
 
 import pyoxigraph as ox
 
+from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.runtime.semantics import (
+    PAPER,
+    PAPER_ANSWER,
+    PAPER_DSTREAM,
+    PAPER_RSTREAM,
+    Semantics,
+)
 from tpf_server.continuous.runtime.windows.specification import (
     All,
     Now,
@@ -27,6 +36,8 @@ _REPEATED = re.compile(r"[>)][+*]")
 _IN = ox.NamedNode("urn:reference:in")
 _WINDOWS = ox.NamedNode("urn:reference:windows")
 
+_Visible = dict[int, list[tuple[str, str, str]]]
+"""The triples in a window, by the number of their arrival."""
 Row = tuple[str | None, ...]
 Bag = Counter[Row]
 When = int | Mapping[str, int]
@@ -67,6 +78,7 @@ class Reference:
         self._graphs = 0
         self.text = self._replaced(text)
         self._arrivals: list[Arrival] = []
+        self._solved: tuple[list[_Visible], Bag] | None = None
 
     def _replaced(self, text: str) -> str:
         match = _STREAM.search(text)
@@ -140,15 +152,16 @@ class Reference:
 
     def change(self, triple: tuple[str, str, str], *, added: bool) -> None:
         """Add or remove a static triple."""
+        self._solved = None
         text = f"{' '.join(triple)} .".encode()
         for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES):
             (self._store.add if added else self._store.remove)(quad)
 
-    def visible(self, number: int, at: When) -> dict[int, list[tuple[str, str, str]]]:
+    def visible(self, number: int, at: When) -> _Visible:
         """Return the triples in the window of a clause, by the number of their arrival."""
         stream, window = self.clauses[number]
         at = at if isinstance(at, int) else at[stream]
-        result: dict[int, list[tuple[str, str, str]]] = {}
+        result: _Visible = {}
         triples = [
             (place, triple)
             for place, arrival in enumerate(self._arrivals)
@@ -170,10 +183,13 @@ class Reference:
             result.setdefault(place, []).append(triple)
         return result
 
-    def _window_quads(self, at: When) -> Iterator[ox.Quad]:
-        for number in range(len(self.clauses)):
+    def _windows(self, at: When) -> list[_Visible]:
+        return [self.visible(number, at) for number in range(len(self.clauses))]
+
+    def _quads(self, windows: Iterable[_Visible]) -> Iterator[ox.Quad]:
+        for number, visible in enumerate(windows):
             window = ox.NamedNode(f"urn:reference:window:{number}")
-            for place, triples in self.visible(number, at).items():
+            for place, triples in visible.items():
                 graph = ox.NamedNode(f"urn:reference:element:{number}:{place}")
                 yield ox.Quad(graph, _IN, window, _WINDOWS)
                 lines = "".join(f"{' '.join(triple)} .\n" for triple in triples)
@@ -183,8 +199,8 @@ class Reference:
                         whole = ox.NamedNode(f"urn:reference:whole:{number}")
                         yield ox.Quad(quad.subject, quad.predicate, quad.object, whole)
 
-    def _query(self, text: str, at: When) -> ox.QuerySolutions | ox.QueryBoolean:
-        for quad in self._present - (now := set(self._window_quads(at))):
+    def _query(self, text: str, windows: Iterable[_Visible]) -> ox.QuerySolutions | ox.QueryBoolean:
+        for quad in self._present - (now := set(self._quads(windows))):
             self._store.remove(quad)
         self._store.extend(now - self._present)
         self._present = now
@@ -204,17 +220,23 @@ class Reference:
 
     def solutions(self, at: When) -> "Counter[Row]":
         """Return the bag of solutions over the windows at this time."""
-        found = self._query(self.text, at)
+        windows = self._windows(at)
+        # At most instants nothing came or went.
+        if self._solved is None or self._solved[0] != windows:
+            self._solved = windows, self._solutions(windows)
+        return self._solved[1]
+
+    def _solutions(self, windows: Iterable[_Visible]) -> "Counter[Row]":
+        found = self._query(self.text, windows)
         if isinstance(found, ox.QueryBoolean):
             return Counter({(): 1} if found else {})
-        assert isinstance(found, ox.QuerySolutions)
         return Counter(_row(solution, range(len(found.variables))) for solution in found)
 
     def derivations(self, at: int, new: set[tuple[int, int]]) -> "Counter[Row]":
         """Return the solutions of which a new element is part, once for each way."""
         graphs = " ".join(f"?graph{number}" for number in range(self._graphs))
         text = re.sub(r"SELECT (.*?)\s*WHERE", rf"SELECT \1 {graphs} WHERE", self.text, count=1)
-        found = self._query(text, at)
+        found = self._query(text, self._windows(at))
         assert isinstance(found, ox.QuerySolutions)
         width = len(found.variables) - self._graphs
         result: Counter[Row] = Counter()
@@ -358,12 +380,47 @@ class Beside:
         self._at = at if begun else None
         return found
 
-    def all_of(self, ticks: list[Tick]) -> list[tuple[int, Bag]]:
-        """Return the emissions of a query that emits everything, from ticks of `seen`.
+    def emissions(self, ticks: list[Tick], policy: Semantics = PAPER) -> list[tuple[int, Bag]]:
+        """Return the emissions of a policy, from ticks of `seen`.
 
-        They come at an element, at each multiple of a slide, and where something changes.
+        One that emits everything does so at an element, at each multiple of a slide, and where
+        something changes.
         """
-        return [(at, now) for at, new, old, now in ticks if new or old or at in self._spoken]
+        return {
+            PAPER: [(at, new) for at, new, _, _ in ticks if new],
+            PAPER_DSTREAM: [(at, old) for at, _, old, _ in ticks if old],
+            PAPER_ANSWER: [(at, now) for at, new, old, now in ticks if new or old],
+            PAPER_RSTREAM: [
+                (at, now) for at, new, old, now in ticks if new or old or at in self._spoken
+            ],
+        }[policy]
+
+
+def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
+    """Take the emissions of a query that are waiting."""
+    return [(each.at, Counter(each.rows)) for each in query]
+
+
+POLICIES = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM, PAPER_ANSWER)
+
+
+def compare_emissions(
+    engine: Engine,
+    text: str,
+    beside: Beside,
+    elements: Iterable[tuple[str, int, tuple[tuple[str, str, str], ...]]],
+    policies: Iterable[Semantics] = POLICIES,
+) -> None:
+    """Play elements (stream, pause, triples) to a query under each policy, beside its reference."""
+    queries = {policy: engine.register(text, semantics=policy) for policy in policies}
+    at = 0
+    for stream, pause, triples in elements:
+        at += pause
+        beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        ticks = beside.seen(at)
+        for policy, query in queries.items():
+            assert emitted(query) == beside.emissions(ticks, policy), (policy.name, text, elements)
 
 
 def closing(text: str, at: int) -> int:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.support.csparql_reference import Clause
-from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 NODES = tuple(f"<urn:n{number}>" for number in range(4))
@@ -43,6 +44,11 @@ def with_static(engine: Engine, quads: str = STATIC) -> Engine:
         *terms, _ = line.split()
         engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
     return engine
+
+
+def loaded(**options: Any) -> Engine:
+    """Return an engine with these settings and the static data."""
+    return with_static(Engine(EngineSettings(**options)))
 
 
 class QueryWriter:

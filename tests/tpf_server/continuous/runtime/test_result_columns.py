@@ -14,10 +14,10 @@ from tests.support.random_continuous_queries import (
     CsparqlWriter,
     QueryWriter,
     in_csparql,
+    loaded,
     random_clauses,
     random_elements,
 )
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import loaded
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.elements.elements import EPOCH
 from tpf_server.continuous.runtime.errors import BacklogError, ContinuousError

@@ -1,24 +1,19 @@
 """The engine against a recomputation at every arrival of random streams."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.continuous_reference import Arrival, Bag, Beside, Reference
-from tests.support.examples import examples
-from tests.support.random_continuous_queries import NODES, NUMBERS, STATIC, with_static
-from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.runtime.semantics import (
-    CQELS,
-    PAPER,
-    PAPER_DSTREAM,
-    PAPER_RSTREAM,
-    SEMANTICS,
-    Semantics,
+from tests.support.continuous_reference import (
+    Arrival,
+    Beside,
+    Reference,
+    compare_emissions,
+    emitted,
 )
+from tests.support.examples import examples
+from tests.support.random_continuous_queries import NODES, NUMBERS, STATIC, loaded
+from tpf_server.continuous.runtime.semantics import CQELS, SEMANTICS
 
 ONE, TWO = "STREAM <urn:s1> [W1] { ?a <urn:p> ?b }", "STREAM <urn:s2> [W2] { ?b <urn:p> ?c }"
 VALUE, OTHER = "STREAM <urn:s1> [W1] { ?a <urn:v> ?b }", "STREAM <urn:s2> [W2] { ?a <urn:v> ?c }"
@@ -134,33 +129,12 @@ elements = st.tuples(
 streams = st.lists(elements, min_size=1, max_size=12)
 
 
-def loaded(policy: Semantics) -> Engine:
-    return with_static(Engine(EngineSettings(semantics=policy)))
-
-
-def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
-    return [(each.at, Counter(each.rows)) for each in query]
-
-
 @pytest.mark.parametrize("name", [*FLAT, *NESTED])
 @examples(8)
 @given(first=windows, second=windows, stream=streams)
 def test_differences(name, first, second, stream):
     text = (FLAT | NESTED)[name].replace("W1", first).replace("W2", second)
-    for policy in (PAPER, PAPER_DSTREAM, PAPER_RSTREAM):
-        query = (engine := loaded(policy)).register(text)
-        beside = Beside(text, STATIC)
-        at = 0
-        for number, (where, pause, content) in enumerate(stream):
-            at += pause
-            beside.reference.arrive(Arrival(where, at, content))
-            engine.push(where, content, at)
-            ticks, found = beside.seen(at), emitted(query)
-            if policy.relation == "rstream":
-                assert found == beside.all_of(ticks), number
-            else:
-                place = 1 if policy.relation == "istream" else 2
-                assert found == [(tick[0], tick[place]) for tick in ticks if tick[place]], number
+    compare_emissions(loaded(), text, Beside(text, STATIC), stream)
 
 
 @pytest.mark.parametrize("policy", [*SEMANTICS.values()], ids=[*SEMANTICS])
@@ -175,7 +149,7 @@ def test_differences(name, first, second, stream):
 def test_what_is_replayed_is_emitted_as_it_was_live(policy, name, first, second, stream, ticks):
     """A clock between elements makes no difference."""
     text = (FLAT | NESTED)[name].replace("W1", first).replace("W2", second)
-    live, replayed = loaded(policy), loaded(policy)
+    live, replayed = loaded(semantics=policy), loaded(semantics=policy)
     queries = [live.register(text), replayed.register(text)]
     at = 0
     for tick, (where, pause, content) in zip(ticks, stream, strict=False):
@@ -195,7 +169,7 @@ def test_what_is_replayed_is_emitted_as_it_was_live(policy, name, first, second,
 @given(first=windows, second=windows, stream=streams)
 def test_derivations(name, first, second, stream):
     text = FLAT[name].replace("W1", first).replace("W2", second)
-    query = (engine := loaded(CQELS)).register(text)
+    query = (engine := loaded(semantics=CQELS)).register(text)
     reference = Reference(text, STATIC)
     before: set[tuple[int, int]] = set()
     at = 0

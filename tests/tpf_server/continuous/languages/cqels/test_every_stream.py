@@ -6,21 +6,17 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from tests.support.continuous_reference import Arrival, Beside, Clocks, closing
+from tests.support.continuous_reference import Arrival, Beside, Clocks, closing, compare_emissions
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     RANDOM,
     STATIC,
     STREAMS,
     QueryWriter,
+    loaded,
     random_elements,
 )
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
-    check,
-    emitted,
-    give,
-    loaded,
-)
+from tests.tpf_server.continuous.languages.cqels.test_random_queries import check, give
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import (
@@ -28,7 +24,7 @@ from tpf_server.continuous.runtime.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM, PAPER_RSTREAM
+from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM
 
 CLAUSE = re.compile(r"STREAM (<urn:s\d>) (\[.*?\]) ")
 
@@ -61,19 +57,7 @@ def test_it_is_a_union_of_all_streams(random: Random) -> None:
     text, union = with_variables(random, QueryWriter(random).query(2))
     elements = random_elements(random, random.randint(1, 10))
     engine = loaded(share=random.random() < 0.5)
-    policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM)
-    queries = [engine.register(text, semantics=policy) for policy in policies]
-    beside = Beside(union, STATIC)
-    at = 0
-    for stream, pause, triples in elements:
-        at += pause
-        beside.reference.arrive(Arrival(stream, at, triples))
-        engine.push(stream, triples, at)
-        ticks = beside.seen(at)
-        came, went, whole = [emitted(query) for query in queries]
-        assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
-        assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
-        assert whole == beside.all_of(ticks), (text, elements)
+    compare_emissions(engine, text, Beside(union, STATIC), elements)
 
 
 @examples(15)

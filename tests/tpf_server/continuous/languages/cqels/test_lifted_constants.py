@@ -13,9 +13,10 @@ from tests.support.random_continuous_queries import (
     RANDOM,
     STATIC,
     QueryWriter,
+    loaded,
     random_elements,
 )
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import compare, loaded
+from tests.tpf_server.continuous.languages.cqels.test_random_queries import compare
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
@@ -164,8 +165,7 @@ def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
             beside.reference.arrive(Arrival(stream, at, triples))
         engine.push(stream, triples, at)
         for query, beside, rows in running:
-            expected = [(when, new) for when, new, _, _ in beside.seen(at) if new]
-            assert rows == expected, (beside.reference.text, query.query)
+            assert rows == beside.emissions(beside.seen(at)), (beside.reference.text, query.query)
             rows.clear()
 
 

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyoxigraph as ox
 from hypothesis import example, given
 
-from tests.support.continuous_reference import Arrival, Bag, Beside, Clocks, Tick
+from tests.support.continuous_reference import (
+    Arrival,
+    Bag,
+    Beside,
+    Clocks,
+    Tick,
+    compare_emissions,
+    emitted,
+)
 from tests.support.examples import examples
 from tests.support.random_continuous_queries import (
     NODES,
@@ -18,18 +26,16 @@ from tests.support.random_continuous_queries import (
     STATIC,
     QueryWriter,
     Triple,
+    loaded,
     random_elements,
-    with_static,
 )
-from tpf_server.continuous.continuous_engine import Engine, EngineSettings
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import CallbackError
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.semantics import (
     PAPER,
-    PAPER_ANSWER,
     PAPER_DSTREAM,
-    PAPER_RSTREAM,
     SEMANTICS,
 )
 
@@ -51,14 +57,6 @@ NEAR: set[Triple] = {
 }
 
 
-def loaded(**options: object) -> Engine:
-    return with_static(Engine(EngineSettings(**options)))  # type: ignore[arg-type]
-
-
-def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
-    return [(each.at, Counter(each.rows)) for each in query]
-
-
 @examples(50)
 @given(RANDOM)
 @example(Random(28841758))
@@ -66,21 +64,7 @@ def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
 def test_differences(random: Random) -> None:
     text = QueryWriter(random).query()
     elements = random_elements(random, random.randint(1, 10))
-    engine = loaded()
-    policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM, PAPER_ANSWER)
-    queries = [engine.register(text, semantics=policy) for policy in policies]
-    beside = Beside(text, STATIC)
-    at = 0
-    for stream, pause, triples in elements:
-        at += pause
-        beside.reference.arrive(Arrival(stream, at, triples))
-        engine.push(stream, triples, at)
-        ticks = beside.seen(at)
-        came, went, whole, answers = [emitted(query) for query in queries]
-        assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
-        assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
-        assert whole == beside.all_of(ticks), (text, elements)
-        assert answers == [(at, all_) for at, new, old, all_ in ticks if new or old], text
+    compare_emissions(loaded(), text, Beside(text, STATIC), elements)
 
 
 @examples(50)

@@ -7,13 +7,9 @@ import pytest
 from hypothesis import given
 from typer.testing import CliRunner
 
-from tests.support.continuous_reference import Arrival, Beside
+from tests.support.continuous_reference import Beside, compare_emissions
 from tests.support.examples import examples
-from tests.support.random_continuous_queries import NODES, RANDOM, STATIC
-from tests.tpf_server.continuous.languages.cqels.test_random_queries import (
-    emitted,
-    loaded,
-)
+from tests.support.random_continuous_queries import NODES, RANDOM, STATIC, loaded
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM
@@ -43,21 +39,17 @@ def joined(random: Random) -> str:
 def test_each_routing_is_right(random: Random) -> None:
     """Recomputed while elements and static triples come and go."""
     text = joined(random)
+    elements = [
+        (
+            f"urn:s{random.randint(1, 2)}",
+            random.choice((0, 1, 1, 4)),
+            ((random.choice(NODES), random.choice(("<urn:p>", "<urn:q>")), random.choice(NODES)),),
+        )
+        for _ in range(random.randint(1, 14))
+    ]
     with patch("tpf_server.continuous.runtime.tick_engine._INTERVAL", 2):
         engine = loaded(routing=random.choice(ROUTINGS))
-        came, went = [engine.register(text, semantics=each) for each in (PAPER, PAPER_DSTREAM)]
-        beside = Beside(text, STATIC)
-        at = 0
-        for _ in range(random.randint(1, 14)):
-            at += random.choice((0, 1, 1, 4))
-            stream = f"urn:s{random.randint(1, 2)}"
-            predicate = random.choice(("<urn:p>", "<urn:q>"))
-            triple = (random.choice(NODES), predicate, random.choice(NODES))
-            beside.reference.arrive(Arrival(stream, at, (triple,)))
-            engine.push(stream, triple, at)
-            ticks = beside.seen(at)
-            assert emitted(came) == [(when, new) for when, new, _, _ in ticks if new], text
-            assert emitted(went) == [(when, old) for when, _, old, _ in ticks if old], text
+        compare_emissions(engine, text, Beside(text, STATIC), elements, (PAPER, PAPER_DSTREAM))
 
 
 STAR = (
