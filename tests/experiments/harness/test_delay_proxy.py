@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import requests
@@ -14,7 +15,7 @@ __all__ = ["port"]
 DELAY_MS = 60
 
 
-@pytest.fixture
+@contextmanager
 def proxy(port: int) -> Iterator[tuple[Process, str]]:
     own = free_port()
     order = child("experiments.harness.delay_proxy:DelayProxy", str(port), str(own))
@@ -28,9 +29,8 @@ def passed(process: Process, delay: int) -> dict[str, int]:
     return {name: value for name, value in answer.items() if name != "id"}
 
 
-def test_requests_and_bytes_are_counted(proxy: tuple[Process, str]) -> None:
-    process, url = proxy
-    with requests.Session() as session:
+def test_requests_and_bytes_are_counted_and_every_round_trip_takes_longer(port: int) -> None:
+    with proxy(port) as (process, url), requests.Session() as session:
         for name in "abc":
             assert session.get(url + name).content == b"x" * 1000
         counted = passed(process, 0)
@@ -38,28 +38,17 @@ def test_requests_and_bytes_are_counted(proxy: tuple[Process, str]) -> None:
         assert counted["connections"] == 1
         assert 3000 < counted["bytes"] < 4000
         session.get(url + "d")
-    assert passed(process, 0)["requests"] == 1
-    assert passed(process, 0) == {"requests": 0, "bytes": 0, "connections": 0}
-    assert [path for path, _ in Handler.seen] == ["/a", "/b", "/c", "/d"]
-
-
-def test_every_round_trip_takes_longer(proxy: tuple[Process, str]) -> None:
-    process, url = proxy
-    passed(process, DELAY_MS)
-    with requests.Session() as session:
-        session.get(url + "connects")
-        for name in "abc":
+        assert passed(process, 0)["requests"] == 1
+        assert passed(process, DELAY_MS) == {"requests": 0, "bytes": 0, "connections": 0}
+        for name in "efg":
             begin = time.perf_counter()
             session.get(url + name)
             assert time.perf_counter() - begin >= DELAY_MS / 1000
-    passed(process, 0)
+    assert [path for path, _ in Handler.seen] == [f"/{name}" for name in "abcdefg"]
 
 
-def test_a_server_that_is_gone_ends_the_connection(tmp_path: object) -> None:
-    own = free_port()
-    order = child("experiments.harness.delay_proxy:DelayProxy", str(free_port()), str(own))
-    with started("proxy", order) as process:
-        process.ask({"delay": 0}, 30)
+def test_a_server_that_is_gone_ends_the_connection() -> None:
+    with proxy(free_port()) as (process, url):
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"http://{LOOPBACK}:{own}/", timeout=60)
+            requests.get(url, timeout=60)
         process.check()

@@ -21,7 +21,7 @@ from tpf_server.continuous.runtime.records import record_reading
 from tpf_server.continuous.runtime.records.records import RecordFeed
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.service import streams
-from tpf_server.continuous.service.hosting import ARROW
+from tpf_server.continuous.service.hosting import ARROW, as_lines
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 STREAMS = "http://localhost/streams/"
@@ -156,9 +156,10 @@ def send(site: Site, pushed: Pushed, *, arrow: bool) -> requests.Response:
 
 def said(site: Site, names: Sequence[str]) -> list[Any]:
     """What a site tells of its queries and streams."""
-    found = [site.emissions(each["name"]) for each in site.get("queries")["queries"]]
-    assert len(found) == len(names)
-    return [found, site.get("streams")]
+    hosted = site.service.queries()
+    assert len(hosted) == len(names)
+    found = ["".join(as_lines(each, each.log.oldest - 1, follow=False)) for each in hosted]
+    return [found, site.service.streams()]
 
 
 def as_of_lines(answer: requests.Response) -> tuple[int, str]:

@@ -113,7 +113,10 @@ def test_c_sparql_is_told_by_its_clauses(files):
 def test_explain(files):
     result = run(files, "--explain", query=PERIODIC)
     assert "Operators as they run" in result.output
-    assert "graph pattern (mixed) { ?b <urn:q> ?c }" in result.output
+    assert result.output.startswith("Operators as written\n\nSELECT result ?a ?c\n")
+    for declared, part in (([], "mixed"), (["--declare", "http://s/=urn:p"], "static")):
+        result = run(files, "--explain", *declared, query=PERIODIC)
+        assert f"graph pattern ({part}) {{ ?b <urn:q> ?c }}" in result.output
     by_graph = (
         "SELECT ?g ?a ?n FROM STREAM <http://s/> [RANGE 2ms STEP 2ms] FROM STREAM <http://t/> "
         "[RANGE 2ms STEP 2ms] { GRAPH ?g { ?a <urn:p> ?b } } "

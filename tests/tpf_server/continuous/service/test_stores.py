@@ -33,28 +33,6 @@ def stores(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_reads_stores_as_files(stores: Path) -> None:
-    (stores / "stream.tsv").write_text(
-        "1\t<urn:ann>\t<urn:at>\t<urn:hall>\n2\t<urn:bob>\t<urn:at>\t<urn:cafe>\n"
-        "3\t<urn:eve>\t<urn:at>\t<urn:hall>\n"
-    )
-    outputs = []
-    for kind in ("store", "nt"):
-        result = CliRunner().invoke(
-            app,
-            [
-                "run", TEXT.format(rooms="http://g/"),
-                "--static", str(stores / f"people.{kind}"),
-                "--graph", f"http://g/={stores / f'rooms.{kind}'}",
-                "--stream", f"http://localhost/s={stores / 'stream.tsv'}",
-            ],
-        )  # fmt: skip
-        assert result.exit_code == 0, result.output
-        outputs.append(result.output.splitlines())
-    assert outputs[0] == ['1\t0\t"Ann" <urn:cafe>', '2\t0\t"Bob"@en <urn:hall>']
-    assert outputs[1] == outputs[0]
-
-
 def write(folder: Path, name: str, text: str, suffix: str = "nt") -> None:
     file = folder / f"{name}.{suffix}"
     file.write_text(text)
@@ -124,10 +102,10 @@ BOTH = {
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_default_and_named_graphs_of_a_store_join_with_streams(name: str, tmp_path: Path) -> None:
-    """In a server and by the command."""
-    write(tmp_path, "city", CITY, "nq")
-    wanted = configuration(tmp_path, "city")
+def test_default_and_named_graphs_of_a_store_join_with_streams(name: str, stores: Path) -> None:
+    """In a server, and by the command, which reads stores as files."""
+    write(stores, "city", CITY, "nq")
+    wanted = configuration(stores, "city")
     (dataset,) = DatasetOpener().open(wanted)
     service = continuous_service(wanted.server, [dataset], ManualClock(NOON))
     log = service.register(BOTH[name], name=name).log
@@ -136,10 +114,17 @@ def test_default_and_named_graphs_of_a_store_join_with_streams(name: str, tmp_pa
     assert rows(log) == [('"Ann"', "<urn:cafe>")]
     service.close()
     dataset.close()
-    stream = tmp_path / "stream.tsv"
+    stream = stores / "stream.tsv"
     stream.write_text("500\t<urn:ann>\t<urn:at>\t<urn:hall>\n")
-    arguments = ["--static", str(tmp_path / "city.store"), "--stream", f"urn:s={stream}"]
-    result = CliRunner().invoke(app, ["run", BOTH[name].replace("<s>", "<urn:s>"), *arguments])
-    assert result.exit_code == 0, result.output
-    (line,) = result.output.splitlines()
-    assert line.split("\t", 2)[2].split() == ['"Ann"', "<urn:cafe>"]
+    run = ["run", BOTH[name].replace("<s>", "<urn:s>"), "--stream", f"urn:s={stream}", "--static"]
+    for static in (
+        [stores / "city.store"],
+        *(
+            [stores / f"people.{kind}", "--graph", f"urn:plan={stores}/rooms.{kind}"]
+            for kind in ("store", "nt")
+        ),
+    ):
+        result = CliRunner().invoke(app, [*run, *map(str, static)])
+        assert result.exit_code == 0, result.output
+        (line,) = result.output.splitlines()
+        assert line.split("\t", 2)[2].split() == ['"Ann"', "<urn:cafe>"]

@@ -110,24 +110,6 @@ def test_subjects_and_timestamps_in_other_forms():
     assert engine.time == int(datetime(2020, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
-def test_a_query_that_is_registered_within_a_batch_sees_the_rest_of_it():
-    engine = Engine()
-    seen = []
-
-    def register(_emission):
-        if len(engine.queries) == 1:
-            engine.register(
-                "SELECT ?k { STREAM <urn:s> [NOW] { ?s <urn:k> ?k ; <urn:x> ?x } }",
-                lambda each: seen.extend(each.rows),
-            )
-
-    engine.register("SELECT ?x { STREAM <urn:s> [NOW] { ?s <urn:x> ?x ; <urn:k> ?k } }", register)
-    feed = engine.record_feed("urn:s", NAMES[:2], "urn:r/")
-    whole = batch([[Decimal(n) for n in range(4)], [f'"{n}"' for n in range(4)]], TYPES[:2])
-    feed.push_batch(pa.array([1, 2, 3, 4]), whole, pa.array([1, 2, 3, 4]))
-    assert seen == [('"1"',), ('"2"',), ('"3"',)]
-
-
 _RECORDS = "{ ?s <urn:x> ?x ; <urn:k> ?k }"
 _RANKED = (
     f"SELECT ?k (COUNT(*) AS ?n) {{ STREAM <urn:s> [RANGE 5ms] {_RECORDS} }}"

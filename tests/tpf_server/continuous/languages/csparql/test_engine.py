@@ -18,7 +18,7 @@ from tpf_server.continuous.runtime.errors import (
 )
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.semantics import EngineLimits
-from tpf_server.continuous.service.cli import StreamReplay, explained, run_native
+from tpf_server.continuous.service.cli import StreamReplay, run_native
 
 P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"
@@ -193,19 +193,3 @@ def test_files(tmp_path: Path) -> None:
     assert output.read_text() == '2\t0\t"a"\n2\t1\tfalse\n4\t0\t"a"\n4\t0\t"b"\n4\t1\ttrue\n'
     with output.open("w") as file, pytest.raises(ElementError, match="line 2"):
         run_native(StreamReplay([ALL], [("http://e/s", stream)]), Engine(), file)
-
-
-EXPLAINED = """PREFIX : <http://e/>
-SELECT ?z ?o FROM <http://e/g> FROM STREAM :s [RANGE 2ms TUMBLING]
-WHERE { ?s :p ?o . ?s :in ?z FILTER(?o != "no") }"""
-
-
-def test_explain(tmp_path: Path) -> None:
-    graph = tmp_path / "g.ttl"
-    graph.write_text("<http://e/x> <http://e/in> <http://e/z> .")
-    declared = {"http://e/s": ["http://e/p"]}
-    engine = StreamReplay([], graphs=[("http://e/g", graph)], declared=declared).engine()
-    text = explained(engine, EXPLAINED)
-    assert text.startswith("Operators as written\n\nSELECT result ?z ?o\n")
-    assert "graph pattern (static)" in text
-    assert "graph pattern (streaming)" in text
