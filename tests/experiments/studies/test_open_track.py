@@ -1,11 +1,15 @@
 """``open-track``: a small run with real servers and clients."""
 
+import http.server
 import lzma
 import sys
+import time
 from collections import Counter
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyoxigraph
@@ -14,7 +18,7 @@ import pytest
 from experiments.errors import UnavailableError
 from experiments.harness import peers
 from experiments.harness.items import Run
-from experiments.harness.processes import Process, started
+from experiments.harness.processes import LOOPBACK, Process, Usage, started
 from experiments.harness.report import write_report
 from experiments.harness.servers import OURS, REFERENCE
 from experiments.studies import open_track
@@ -32,11 +36,11 @@ from experiments.studies.open_track import (
     SolutionBag,
     answer_of_oxigraph,
     answers_rightly,
-    proxied_server,
     read_benchmark,
 )
 from tests.experiments.harness.test_runner import run
 from tests.support.reports import Reported, raw_row
+from tests.support.threaded import in_thread
 
 EX = "http://example.org/"
 QUERIES = {
@@ -102,30 +106,57 @@ def test_comunica_and_the_reference_server(folder: Path, tmp_path: Path) -> None
     assert results.numbers("results", client=COMUNICA, server=REFERENCE, crowd=4) == [4.0]
 
 
-def test_what_takes_too_long_is_a_timeout_and_ends(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the servers that began, which take a second for each page."""
+    names: list[str] = []
+
+    class Slow(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(1)
+            with suppress(OSError):  # nobody waits any more
+                self.send_error(404)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    @contextmanager
+    def slow(name: str, *_: object) -> Iterator[ProxiedServer]:
+        names.append(name)
+        server: Any = SimpleNamespace(process=SimpleNamespace(usage=lambda: Usage(0.0, 0.0)))
+        proxy: Any = SimpleNamespace(ask=lambda *_: {})
+        with in_thread(pages := http.server.ThreadingHTTPServer((LOOPBACK, 0), Slow)):
+            url = f"http://{LOOPBACK}:{pages.server_address[1]}/data"
+            yield ProxiedServer(server, proxy, url)
+
+    monkeypatch.setattr(open_track, "proxied_server", slow)
+    return names
+
+
+def test_what_takes_too_long_is_a_timeout_and_ends(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
+) -> None:
+    monkeypatch.setattr(open_track, "PAIRS", ((OURS, OURS_PLAIN),))
+    monkeypatch.setattr(open_track, "_WARM_SECONDS", 0.3)
+    for name in ("01-2", "02-1", "06-1"):
+        (folder / f"bsbm/queries/{name}.rq").unlink()
     tables = small(
-        folder, benchmarks=["BSBM"], instances=1, latencies=[400], crowds=[1], seconds=0.3,
+        folder, benchmarks=["BSBM"], instances=1, latencies=[0], crowds=[1], seconds=0.3,
         clients=[OURS],
     )  # fmt: skip
     results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
     assert results.complete
-    assert sum(results.numbers("timeouts", client=OURS)) == 4
+    assert results.numbers("timeouts") == [1.0]
+    assert begun == [OURS_PLAIN]
 
 
 def test_a_client_that_ends_fails_and_nothing_is_set_up_anew(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]
 ) -> None:
-    begun = []
-
     def ending(name: str) -> AbstractContextManager[Process]:
         return started(name, [sys.executable, "-c", "input(); raise SystemExit(3)"])
 
-    def serving(name: str, *others: Any) -> AbstractContextManager[ProxiedServer]:
-        begun.append(name)
-        return proxied_server(name, *others)
-
     monkeypatch.setattr(open_track, "query_client", ending)
-    monkeypatch.setattr(open_track, "proxied_server", serving)
     tables = small(folder, benchmarks=["BSBM"], latencies=[0], instances=1, clients=[OURS])
     results = run(tmp_path / "results", OpenTrack(), repetitions=1, tables=tables)
     assert results.complete
