@@ -118,13 +118,13 @@ def test_default_and_named_graphs_of_a_store_join_with_streams(name: str, stores
     stream.write_text("500\t<urn:ann>\t<urn:at>\t<urn:hall>\n")
     run = ["run", BOTH[name].replace("<s>", "<urn:s>"), "--stream", f"urn:s={stream}", "--static"]
     for static in (
-        [stores / "city.store"],
+        [f"{stores}/city.store"],
         *(
-            [stores / f"people.{kind}", "--graph", f"urn:plan={stores}/rooms.{kind}"]
+            [f"{stores}/people.{kind}", "--graph", f"urn:plan={stores}/rooms.{kind}"]
             for kind in ("store", "nt")
         ),
     ):
-        result = CliRunner().invoke(app, [*run, *map(str, static)])
+        result = CliRunner().invoke(app, [*run, *static])
         assert result.exit_code == 0, result.output
         (line,) = result.output.splitlines()
         assert line.split("\t", 2)[2].split() == ['"Ann"', "<urn:cafe>"]
