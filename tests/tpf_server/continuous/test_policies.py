@@ -295,7 +295,7 @@ def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, sel
         query.close()
     assert not len(engine.instants._evaluations)
     assert not len(engine.instants.readers.windows)
-    assert not len(engine.instants._tables)
+    assert not len(engine.instants._shared_rows)
 
 
 @pytest.mark.parametrize("language", ["csparql", "rspql"])
@@ -324,7 +324,7 @@ def test_a_product_of_static_patterns_is_refused_in_stepped_windows(body, langua
     assert not engine.queries
     assert not len(engine.instants._evaluations)
     assert not len(engine.instants.readers.windows)
-    assert not len(engine.instants._tables)
+    assert not len(engine.instants._shared_rows)
 
 
 TEXTS = "(GROUP_CONCAT(?a) AS ?all)"

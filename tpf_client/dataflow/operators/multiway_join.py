@@ -1,4 +1,4 @@
-"""The join of windows and static caches: each arriving row takes a route through the others.
+"""The join of windows and static rows: each arriving row takes a route through the others.
 
 A route is generated nested loops, ordered greedily. Routing ``reviewed`` reorders by current
 cardinalities, ``fixed`` keeps the first routes, ``per-tuple`` chooses for each row (paper 000).

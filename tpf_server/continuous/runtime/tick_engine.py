@@ -398,8 +398,8 @@ class TickEngine(QueryEngine):
 
     def static_holders(self) -> Iterable[object]:
         for plan in self._plans.plans:
-            for cache, _ in plan.leaves.caches:
-                yield from cache.tables
+            for rows, _ in plan.leaves.static:
+                yield from rows.holders
 
     def _stop_exceeded(self) -> None:
         plans = self._plans.exceeded

@@ -38,8 +38,8 @@ from annotations.terms import (
 from annotations.urls import origin_of, parameter_of_term
 from tpf_server.continuous.runtime.errors import RemoteGraphError
 from tpf_server.continuous.runtime.static.service_clauses import ServiceClause
-from tpf_server.continuous.runtime.static.static_cache import Preparation
 from tpf_server.continuous.runtime.static.static_data import MemoryGraph, StaticData, StoreGraph
+from tpf_server.continuous.runtime.static.static_rows import Preparation
 from tpf_server.errors import StoreError
 from tpf_server.store.protocols import LiveStore, Standing
 from tpf_server.store.static.ox_terms import read_quads

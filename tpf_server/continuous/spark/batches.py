@@ -39,9 +39,9 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
 )
 from tpf_server.continuous.runtime.instants.evaluation import EvaluationContext, PeriodicEvaluation
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
-from tpf_server.continuous.runtime.instants.static_table import StaticTables
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.runtime.static.static_data import StaticData
+from tpf_server.continuous.runtime.static.static_rows import SharedRows
 from tpf_server.continuous.spark.parameters import Shape, quads_in
 from tpf_server.continuous.spark.terms import AT, CONTENT, Parameter
 from tpf_server.continuous.spark.translation import RANK, LeafFrames, Translation, column
@@ -117,11 +117,16 @@ class WindowQuery:
         alone = replace(graph, query=query, clauses=(), sources=sources)
         with self.reading:
             try:
-                tables = StaticTables(self.static, dictionary)
                 environment = Environment(TypedTerms(dictionary), now)
                 evaluation = PeriodicEvaluation(
                     alone,
-                    EvaluationContext(tables, dictionary, environment, EngineLimits().join_rows),
+                    EvaluationContext(
+                        self.static,
+                        SharedRows(),
+                        dictionary,
+                        environment,
+                        EngineLimits().join_rows,
+                    ),
                 )
             except UnsupportedQueryError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error

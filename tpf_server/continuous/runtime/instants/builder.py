@@ -1,7 +1,7 @@
 """Build the dataflow of operators: those of SPARQL, and the aggregation of C-SPARQL."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import prod
@@ -12,7 +12,6 @@ from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_var
 from tpf_client.dataflow.build.builder import Builder, build_output
 from tpf_client.dataflow.build.modifiers_builder import argument_of
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, LimitedInput, Node, Work
 from tpf_client.dataflow.operators.basic import Compute, Output, Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, put
@@ -34,16 +33,15 @@ from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.runtime.instants.contents import OnChange, WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import place_of
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
-from tpf_server.continuous.runtime.instants.static_table import (
-    StaticIndex,
-    StaticTable,
-    StaticTables,
-)
-from tpf_server.continuous.runtime.static.static_cache import LOOKUP_COST
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
+from tpf_server.continuous.runtime.static.static_rows import (
+    LOOKUP_COST,
+    SharedRows,
+    StaticIndex,
+    StaticRows,
+)
 from tpf_server.continuous.runtime.windows.matchers import (
     EncodedTriple,
-    Mask,
     TripleMatcher,
     number_variables,
 )
@@ -56,46 +54,43 @@ class PatternInput:
 
     def __init__(
         self,
+        matcher: TripleMatcher,
         row_of: Callable[[EncodedTriple], Solution | None],
-        mask: Mask,
-        table: StaticTable | None,
+        rows: StaticRows | None,
         windows: Sequence[WindowView],
         stamped: Sequence[WindowView] | None,
         push: Callable[[Solution, int], None],
     ) -> None:
+        self._matcher = matcher
         self._row_of = row_of
-        self._mask = mask
-        self._table = table
-        self._static: Set[Solution] = frozenset() if table is None else table.all
+        self.rows = rows
+        self._static: Mapping[Solution, int] = {} if rows is None else rows.all
         self._windows = list(windows)
         self._stamped = None if stamped is None else list(stamped)
         self._push = push
         for window in self._windows:
-            window.listen(mask, self._listener(window))
+            window.listen(matcher.mask, self._listener(window))
 
     def follow(self, position: int) -> None:
-        if self._table is not None:
-            self._table.follow(self, position)
+        assert self.rows is not None
+        self.rows.read()
+        self.rows.users[self] = position
 
     def open(self) -> None:
         for row in self._static:
             self.static_change(row, 1)
 
     def fill(self) -> None:
+        mask = self._matcher.mask
         for triple in {each for window in self._windows for each in window.triples()}:
-            fits = all(c is None or c == term for c, term in zip(self._mask, triple, strict=False))
+            fits = all(c is None or c == term for c, term in zip(mask, triple, strict=False))
             row = self._row_of(triple) if fits else None
             if row is not None:
                 static = row in self._static
                 self._change(row, (False, None), self._rows(triple, static=static))
 
-    def close(self) -> None:
-        if self._table is not None:
-            self._table.leave(self)
-
     def static_change(self, row: Solution, count: int) -> None:
-        assert self._table is not None
-        triple = self._table.triple(row)
+        triple = self._matcher.triple(row)
         before = self._rows(triple, static=count < 0)
         self._change(row, before, self._rows(triple, static=count > 0))
 
@@ -161,17 +156,17 @@ def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
 
 
 class StaticJoin(HashJoin):
-    """A join with the rows of a table and a further set; rows in both count once."""
+    """A join with static rows and a further set; rows in both count once."""
 
     _static: StaticIndex
 
-    def __init__(self, left: Node, right: Node, table: StaticTable, most: int) -> None:
+    def __init__(self, left: Node, right: Node, rows: StaticRows, most: int) -> None:
         super().__init__(left, right)
         shared = self._layout.shared
         assert shared
         assert not self._layout.loose
         schema = right.schema
-        self._table = table
+        self.rows = rows
         self._most = most
         self._places = (
             tuple(schema.index(name) for name in shared),
@@ -179,10 +174,8 @@ class StaticJoin(HashJoin):
         )
 
     def follow(self, position: int) -> None:
-        self._static = self._table.index(*self._places, self, position, self._most)
-
-    def close(self) -> None:
-        self._table.leave(self)
+        self.rows.read(self._most)
+        self._static = self.rows.index(self._places, self, position)
 
     @property
     def keys(self) -> Collection[Any]:
@@ -275,19 +268,19 @@ class CsparqlLeaves:
         self,
         graph: OperatorGraph,
         windows: Mapping[Term, WindowView],
-        tables: StaticTables,
+        static: StaticData,
+        shared_rows: SharedRows,
         flow: Dataflow,
-        dictionary: TermDictionary,
         work: Work,
     ) -> None:
         self._graph = graph
         self._work = work
         self._known = 0
         self._windows = windows
-        self._static = tables.static
-        self._tables = tables
+        self._static = static
+        self._shared_rows = shared_rows
         self._flow = flow
-        self._dictionary = dictionary
+        self._dictionary = flow.dictionary
         self._inputs: list[PatternInput] = []
         self._following: list[PatternInput | StaticJoin] = []
         self.predicates: set[TermId] | None = set()
@@ -313,7 +306,9 @@ class CsparqlLeaves:
 
     def close(self) -> None:
         for each in self._following:
-            each.close()
+            if each.rows is not None:
+                each.rows.leave(each)
+                self._shared_rows.drop(each.rows)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
         """Join patterns (see `tpf_client.dataflow.node.Leaves`); a seed is not used."""
@@ -371,7 +366,6 @@ class CsparqlLeaves:
         carrying = self._graph.part_of(pattern) != "static"
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
         matcher = TripleMatcher(number_variables([pattern], self._dictionary)[0])
-        mask = matcher.mask
         row_of = _in_graph(matcher.row) if named else matcher.row
         # Also of what is taken to be static, so that a window holds enough for any plan.
         if is_variable(pattern.predicate):
@@ -380,20 +374,22 @@ class CsparqlLeaves:
             predicate = self._dictionary.encode(Term(pattern.predicate))
             if source.streams and self.predicates is not None:
                 self.predicates.add(predicate)
-        table: StaticTable | None = None
+        rows: StaticRows | None = None
         if source.static and not named:
             # In the named graphs of a window there is nothing static.
-            table = self._tables.table(pattern, source.static)
+            plain = pattern._replace(graph=DEFAULT_GRAPH)
+            dataset = Dataset(self._static, source.static)
+            rows = self._shared_rows.shared(StaticRows(dataset, [plain], self._dictionary))
         if node is None:
             joined: Node = leaf
-        elif table is not None and stamped is None and _meets(node, schema):
-            joined = join = self._flow.add(StaticJoin(node, leaf, table, most))
+        elif rows is not None and stamped is None and _meets(node, schema):
+            joined = join = self._flow.add(StaticJoin(node, leaf, rows, most))
             self._following.append(join)
-            table = None
+            rows = None
         else:
             joined = self._flow.add(HashJoin(node, leaf))
-        entry = PatternInput(row_of, mask, table, windows, stamped, leaf.push)
-        if table is not None:
+        entry = PatternInput(matcher, row_of, rows, windows, stamped, leaf.push)
+        if rows is not None:
             self._following.append(entry)
         self._inputs.append(entry)
         return joined

@@ -38,7 +38,6 @@ from tpf_server.continuous.runtime.instants.builder import (
 )
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
-from tpf_server.continuous.runtime.instants.static_table import StaticTables
 from tpf_server.continuous.runtime.plans.dispatch import (
     Comparison,
     ConstantIndex,
@@ -46,6 +45,8 @@ from tpf_server.continuous.runtime.plans.dispatch import (
     comparison_in,
     lifted_variable,
 )
+from tpf_server.continuous.runtime.static.static_data import StaticData
+from tpf_server.continuous.runtime.static.static_rows import SharedRows
 
 # A query in two parts: what it shares with queries that compare with other constants, and its own.
 #
@@ -168,7 +169,8 @@ def _needed(
 class EvaluationContext:
     """Parts that all evaluations of an engine share."""
 
-    tables: StaticTables
+    static: StaticData
+    shared_rows: SharedRows
     dictionary: TermDictionary
     environment: Environment
     join_rows: int
@@ -395,7 +397,7 @@ class PeriodicEvaluation:
         self._flow = Dataflow(context.dictionary)
         self._work.share(len(self.questions))
         self._leaves = CsparqlLeaves(
-            graph, self.windows, context.tables, self._flow, context.dictionary, self._work
+            graph, self.windows, context.static, context.shared_rows, self._flow, self._work
         )
         try:
             self._output = build(
@@ -416,7 +418,7 @@ class PeriodicEvaluation:
         except BaseException as error:
             # Else its joins would be told of static changes for good.
             self._let_go()
-            context.tables.drop_idle()
+            context.shared_rows.drop_idle()
             if self._work.failure is not None:
                 raise self._work.failure from None
             if isinstance(error, LimitError):

@@ -53,11 +53,11 @@ from tpf_server.continuous.runtime.instants.periodic_query import (
     PeriodicQuery,
 )
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule, optimised
-from tpf_server.continuous.runtime.instants.static_table import StaticTables
 from tpf_server.continuous.runtime.instants.timetable import Multimap, StreamTimes, Timetable
 from tpf_server.continuous.runtime.query_engine import QueryEngine
 from tpf_server.continuous.runtime.semantics import says_now
 from tpf_server.continuous.runtime.static.static_data import GraphChange
+from tpf_server.continuous.runtime.static.static_rows import SharedRows, tell
 from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
 from tpf_server.continuous.runtime.windows.specification import NEVER
 
@@ -206,7 +206,7 @@ class EvaluationPlanner:
         rules: tuple[Rule, ...],
     ) -> None:
         self._context = context
-        self._static = context.tables.static
+        self._static = context.static
         self._evaluations = evaluations
         self._declarations = declarations
         self._rules = rules
@@ -538,9 +538,13 @@ class InstantQueries:
         self._evaluations = EvaluationRegistry()
         has = partial(has_static, self._static)
         self.declarations = Declarations(self._dictionary, has)
-        self._tables = StaticTables(self._static, self._dictionary)
+        self._shared_rows = SharedRows()
         context = EvaluationContext(
-            self._tables, self._dictionary, engine.environment, engine.limits.join_rows
+            self._static,
+            self._shared_rows,
+            self._dictionary,
+            engine.environment,
+            engine.limits.join_rows,
         )
         self.planner = EvaluationPlanner(
             context, self._evaluations, self.declarations, settings.rules
@@ -552,11 +556,12 @@ class InstantQueries:
         self._static.on_change(self._changing)
 
     def _changing(self, change: GraphChange) -> Callable[[], None]:
-        self._tables.ask(change)
+        finishing = self._shared_rows.changing(change)
 
         def finish() -> None:
             with self._dictionary.permanently():
-                self._tables.change(change)
+                # First all rows change, then joins.
+                tell([each for finish_rows in finishing for each in finish_rows()])
             for each in self.queries.values():
                 each.evaluation.refreshed()
             if self._static.names != self._graph_names:
@@ -757,11 +762,11 @@ class InstantQueries:
 
     def holders(self) -> Iterable[object]:
         evaluations = [each.evaluation for each in self.queries.values()]
-        return evaluations, self.readers.windows, self._tables
+        return evaluations, self.readers.windows, self._shared_rows
 
     def static_holders(self) -> Iterable[object]:
-        for table in self._tables:
-            yield from table.holders
+        for rows in self._shared_rows:
+            yield from rows.holders
 
     # ----------------------------------------------------------------------------- queries
 

@@ -22,7 +22,7 @@ from tpf_client.sparql.expressions.inlined import (
     TAG_BITS,
     decimal_of,
 )
-from tpf_server.continuous.runtime.static.static_cache import INSTANCE
+from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
 QueryT = TypeVar("QueryT", bound=Hashable)
 _Number: TypeAlias = int | Decimal

@@ -286,7 +286,7 @@ def _medians(how: Grouping) -> tuple[int, tuple[int, ...]]:
 def plan_shape(plan: Plan) -> PlanShape | None:
     """Read a plan; ``None``: it is for the operators."""
     leaves, order = plan.leaves, plan.flow.nodes[-1] if plan.flow.nodes else None
-    if plan.lifted or leaves.caches or leaves.unions or leaves.instance_bags:
+    if plan.lifted or leaves.static or leaves.unions or leaves.instance_bags:
         return None
     if type(order) is not TopK or order.limits is None:
         return None

@@ -1,9 +1,8 @@
-"""The leaves of a continuous query: joins of windows and static caches."""
+"""The leaves of a continuous query: joins of windows and static rows."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
@@ -21,14 +20,14 @@ from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.semantics import Semantics
-from tpf_server.continuous.runtime.static.service_clauses import numbered
-from tpf_server.continuous.runtime.static.static_cache import (
+from tpf_server.continuous.runtime.static.static_data import Dataset
+from tpf_server.continuous.runtime.static.static_rows import (
     INSTANCE,
     SLICE,
-    StaticCache,
-    StaticCaches,
+    SharedRows,
+    StaticInput,
+    StaticRows,
 )
-from tpf_server.continuous.runtime.static.static_data import Dataset
 from tpf_server.continuous.runtime.windows.continuous_query import (
     ContinuousQuery,
     WindowClause,
@@ -169,7 +168,7 @@ class PlanContext:
     """
 
     windows: WindowRegistry
-    static_caches: StaticCaches
+    shared_rows: SharedRows
     dictionary: TermDictionary
     environment: Environment
     routing: Routing
@@ -207,7 +206,8 @@ class ContinuousLeaves:
 
     Attributes:
         lifted: variables that stand for the constants of instances, but for `SLICE`.
-        alone: the static caches that no window is joined with.
+        static: the static rows in use, with their inputs.
+        alone: the static rows that no window is joined with.
         dispatches: stamps go with the rows of joins, to where queries are told apart.
         subscriptions: the windows in use, with their listeners.
         unions: the inputs that have the windows of every stream.
@@ -224,14 +224,14 @@ class ContinuousLeaves:
         self._work = work
         self._routing: Routing = context.routing
         self.joins: list[MultiwayJoin] = []
-        self.caches: list[tuple[StaticCache, JoinInput]] = []
+        self.static: list[tuple[StaticRows, StaticInput]] = []
         self.subscriptions: list[tuple[WindowInput, JoinInput | StreamBranch]] = []
         self.unions: list[StreamUnion] = []
         self.instance_bags: list[tuple[RowBag, Schema, JoinInput]] = []
         self._query = query
         self._windows = context.windows
         self._dataset = planned.dataset
-        self._static_caches = context.static_caches
+        self._shared_rows = context.shared_rows
         self._environment = context.environment
         self.dictionary = context.dictionary
         self._distinct = not planned.semantics.nets
@@ -242,7 +242,7 @@ class ContinuousLeaves:
         self._since = planned.number
         self._opens = planned.opens
         self._add = add
-        self.alone: list[StaticCache] = []
+        self.alone: list[StaticRows] = []
         self._all = occurrences(query.query)
         self._known = {each for each in everything(query.query) if isinstance(each, BGP)}
         self._everything = counts_whole_rows(query.query)
@@ -304,7 +304,7 @@ class ContinuousLeaves:
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))
             kept = frozenset(n for n in within if n in outside or here[n] > within[n])
-            inputs.append(self._cache_input(part, own, kept, alone=not clauses))
+            inputs.append(self._static_input(part, own, kept, alone=not clauses))
         instance = self._instance_input(inputs)
         if instance is not None:
             inputs.append(instance)
@@ -325,7 +325,7 @@ class ContinuousLeaves:
         self._add(join)
         return join
 
-    def _cache_input(
+    def _static_input(
         self,
         part: Sequence[QuadPattern],
         conditions: Sequence[Expression],
@@ -333,32 +333,30 @@ class ContinuousLeaves:
         *,
         alone: bool,
     ) -> JoinInput:
-        """Return an input with a cache of static patterns, shared if a window is joined with it.
+        """Return an input with the rows of static patterns, shared if a window is joined with it.
 
         Without one, present rows are a result that was not sent.
         """
-        names = tuple(dict.fromkeys(Variable(t) for p in part for t in p if is_variable(t)))
-        schema = tuple(name for name in names if name in kept and name not in self._lifted)
-        make = partial(
-            StaticCache,
+        own = rows = StaticRows(
             self._dataset,
             part,
+            self.dictionary,
             [self._condition(condition) for condition in conditions],
             kept,
-            self.dictionary,
             distinct=self._distinct,
             lifted=self._lifted,
         )
-        if alone or conditions or not self._lifted.isdisjoint(names):
-            cache = make()
-        else:
-            columns = tuple(names.index(name) for name in schema)
-            key = (self._dataset.key, numbered(part), columns, self._distinct)
-            cache = self._static_caches.cache(key, [each for each, _ in self.caches], make)
+        if not (alone or conditions or own.per_instance):
+            rows = self._shared_rows.shared(own)
+            if rows is own:
+                rows.evaluate()
+            elif any(rows is each for each, _ in self.static):
+                # A query with the same part twice must see one change after the other.
+                rows = own
         if alone:
-            self.alone.append(cache)
-        entry = cache.join_input(part, cache.schema if cache.per_instance else schema)
-        self.caches.append((cache, entry))
+            self.alone.append(rows)
+        entry = rows.join_input(part, own.schema)
+        self.static.append((rows, entry))
         return entry
 
     def streams(self, pattern: Pattern) -> bool:

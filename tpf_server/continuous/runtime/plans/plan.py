@@ -41,8 +41,8 @@ from tpf_server.continuous.runtime.plans.leaves import (
     QueryPlan,
 )
 from tpf_server.continuous.runtime.plans.slices import Copies, Slices
-from tpf_server.continuous.runtime.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.runtime.static.static_data import GraphChange
+from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance, tell
 from tpf_server.continuous.runtime.windows.specification import StreamTime
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
@@ -436,9 +436,7 @@ class Plan:
             each.limit(self.work)
         self.dispatches = builder.dispatches
         node.connect(delivery.push)
-        self._own_caches = [
-            each for each, _ in self.leaves.caches if each not in context.static_caches
-        ]
+        self._own_rows = [each for each, _ in self.leaves.static if each not in context.shared_rows]
         self._triples = max(1, len(query.query.template))
         self.nets = semantics.nets
         self.stateless = not (self.nets or _volatile(query.query)) and all(
@@ -466,11 +464,12 @@ class Plan:
             join.start()
         for window, entry in self.leaves.subscriptions:
             window.connect(entry, nets=self.nets)
-        for cache, entry in self.leaves.caches:
-            cache.consumers.append(entry)
-        for cache in self._own_caches:
-            if not cache.per_instance:
-                cache.refresh(None, sends=cache in self.leaves.alone)
+        for rows, entry in self.leaves.static:
+            rows.users[entry] = 0
+        for rows in self._own_rows:
+            if not rows.per_instance:
+                notices = rows.evaluate()
+                tell(notices if rows in self.leaves.alone else ())
         self.flush()
         self.adapt()
 
@@ -546,8 +545,8 @@ class Plan:
         self.work.share(len(self.instances))
         if self._slices is not None:
             self._slices.remove(number)
-        for cache in self._own_caches:
-            cache.drop(number, sends=False)
+        for rows in self._own_rows:
+            rows.drop(number)
         for dispatch in self.dispatches:
             dispatch.remove(number)
 
@@ -589,11 +588,10 @@ class Plan:
             self._select(instance, news=True)
         elif self._slices is not None:
             self._slices.remove(number)
-        for cache in self._own_caches:
-            if count < 0:
-                cache.drop(number, sends=sends)
-            elif cache.per_instance:
-                cache.refresh(instance, sends=sends)
+        for rows in self._own_rows:
+            if rows.per_instance:
+                notices = rows.drop(number) if count < 0 else rows.evaluate(instance)
+                tell(notices if sends else ())
         for bag, schema, entry in self.leaves.instance_bags:
             row = tuple(
                 number if name == INSTANCE else encode(instance.constants[name]) for name in schema
@@ -606,18 +604,13 @@ class Plan:
             dispatch.remove(number)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
-        """Prepare a change of static graphs outside shared caches; call the result afterwards."""
-        finishing = [
-            cache.changing(instance, change)
-            for cache in self._own_caches
-            if cache.reads(change)
-            for instance in (self.instances.values() if cache.per_instance else (None,))
-        ]
+        """Prepare a change of static graphs outside shared rows; call the result afterwards."""
+        finishing = [f for rows in self._own_rows if (f := rows.changing(change)) is not None]
 
         def finish() -> None:
             try:
                 for each in finishing:
-                    each()
+                    tell(each())
             except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
                 self.work.fail(error)
             self.flush()
@@ -639,8 +632,8 @@ class Plan:
         for window, entry in self.leaves.subscriptions:
             window.disconnect(entry, nets=self.nets)
             window.release(self)
-        for cache, entry in self.leaves.caches:
-            cache.consumers.remove(entry)
+        for rows, entry in self.leaves.static:
+            rows.leave(entry)
         for join in self.leaves.joins:
             join.stop()
 
@@ -673,8 +666,8 @@ class Plan:
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
             ],
             "caches": [
-                {"patterns": entry.label, "rows": cache.size, "queries": len(cache.consumers)}
-                for cache, entry in self.leaves.caches
+                {"patterns": entry.label, "rows": rows.size, "queries": len(rows.users)}
+                for rows, entry in self.leaves.static
             ],
             "instances": len(self.instances) or 1,
         }

@@ -26,8 +26,8 @@ from tpf_server.continuous.runtime.plans.templates import (
     template_of,
 )
 from tpf_server.continuous.runtime.semantics import EngineSettings, Semantics
-from tpf_server.continuous.runtime.static.static_cache import INSTANCE, SLICE, StaticCaches
 from tpf_server.continuous.runtime.static.static_data import Dataset, GraphChange, StaticData
+from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, SharedRows, tell
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.runtime.windows.matchers import Watermark
 from tpf_server.continuous.runtime.windows.specification import NEVER, StreamTime
@@ -321,12 +321,12 @@ class PlanRegistry:
         )
         self._windows = windows
         self._static = static
-        self._caches = StaticCaches()
+        self._shared_rows = SharedRows()
         self._dictionary = dictionary
         self._share = settings.share
         self._context = PlanContext(
             windows,
-            self._caches,
+            self._shared_rows,
             dictionary,
             environment,
             settings.routing,
@@ -506,8 +506,8 @@ class PlanRegistry:
         for window, _ in plan.leaves.subscriptions:
             if not window.consumers:
                 self._windows.drop(window)
-        for cache, _ in plan.leaves.caches:
-            self._caches.drop(cache)
+        for rows, _ in plan.leaves.static:
+            self._shared_rows.drop(rows)
 
     def merge(self) -> None:
         """Merge plans of the same kind whose windows hold the same by now."""
@@ -555,9 +555,9 @@ class PlanRegistry:
         self._windows.drop_idle()
 
     def drop_idle(self) -> None:
-        """Drop windows and static caches without listeners."""
+        """Drop windows and static rows without listeners."""
         self._windows.drop_idle()
-        self._caches.drop_idle()
+        self._shared_rows.drop_idle()
 
     def flush(self, due: Callable[[Plan], bool] | None) -> None:
         """Let plans send held changes: those that are `due`, or (``None``) all."""
@@ -569,12 +569,14 @@ class PlanRegistry:
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         """Prepare a change of static graphs; call the result afterwards."""
-        finishing = self._caches.changing(change)
-        finishing += [plan.changing(change) for plan in self.plans]
+        finishing = self._shared_rows.changing(change)
+        plans = [plan.changing(change) for plan in self.plans]
 
         def finish() -> None:
             for each in finishing:
-                each()
+                tell(each())
+            for finish_plan in plans:
+                finish_plan()
 
         return finish
 

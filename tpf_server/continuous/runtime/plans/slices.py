@@ -10,7 +10,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Key, Node
 from tpf_client.dataflow.operators.order import Entry, SortKeyOf, TopK
-from tpf_server.continuous.runtime.static.static_cache import INSTANCE
+from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
 _ARRIVED = Variable("?.arrived")
 

@@ -43,7 +43,7 @@ from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
 from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
 from tpf_server.continuous.runtime.plans.dispatch import comparison_in, lifted_variable
 from tpf_server.continuous.runtime.semantics import Semantics
-from tpf_server.continuous.runtime.static.static_cache import INSTANCE, SLICE, Instance
+from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery, WindowClause
 from tpf_server.continuous.runtime.windows.specification import Now, Range
 

@@ -362,21 +362,25 @@ class Dataset:
         """True if a quad is there."""
         return next(self.match(QuadPattern(*quad)), None) is not None
 
+    def sees(self, patterns: Iterable[QuadPattern], change: GraphChange) -> bool:
+        """True if a change may concern what matches patterns."""
+        return any(is_variable(each.graph) or self._changed(each, change) for each in patterns)
+
     def seen(self, pattern: QuadPattern, change: GraphChange) -> Iterator[Quad]:
         """Return the present matches among the quads of a change."""
-        if is_variable(pattern.graph):
-            names: Iterable[Term] = (
-                each for each in self._named or self._data.names if each in change.graphs
-            )
-        elif pattern.graph == DEFAULT_GRAPH:
-            names = () if set(self._default).isdisjoint(change.graphs) else (DEFAULT_GRAPH,)
-        else:
-            names = (Term(pattern.graph),) if pattern.graph in change.graphs else ()
-        for name in names:
+        for name in self._changed(pattern, change):
             for triple in change.triples or ():
                 quad = Quad(*triple, name)
                 if agrees(pattern, quad) and self.has(quad):
                     yield quad
+
+    def _changed(self, pattern: QuadPattern, change: GraphChange) -> list[Term]:
+        """Return the graphs of a pattern that change."""
+        if pattern.graph == DEFAULT_GRAPH:
+            return [] if set(self._default).isdisjoint(change.graphs) else [DEFAULT_GRAPH]
+        if is_variable(pattern.graph):
+            return [each for each in self._named or self._data.names if each in change.graphs]
+        return [Term(pattern.graph)] if pattern.graph in change.graphs else []
 
     def count(self, pattern: QuadPattern) -> int:
         terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])

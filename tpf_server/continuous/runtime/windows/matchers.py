@@ -81,6 +81,7 @@ class TripleMatcher:
 
     def __init__(self, key: PatternKey) -> None:
         (positions,) = key.patterns
+        self._positions = positions
         subject, predicate, object_ = (None if free else value for free, value in positions)
         self.mask: Mask = (subject, predicate, object_)
         self._takes, self._same = _columns(positions, 0)
@@ -95,6 +96,11 @@ class TripleMatcher:
             if triple[one] != triple[other]:
                 return None
         return tuple([triple[position] for position in self._takes])
+
+    def triple(self, row: Solution) -> EncodedTriple:
+        """Return the triple of a row."""
+        s, p, o = (row[value] if free else value for free, value in self._positions)
+        return s, p, o
 
 
 class StarMatcher:

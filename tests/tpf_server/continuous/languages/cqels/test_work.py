@@ -14,8 +14,8 @@ from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
-from tpf_server.continuous.runtime.static.static_cache import evaluate_static
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
+from tpf_server.continuous.runtime.static.static_rows import evaluate_static
 
 _PREFIX = "PREFIX : <urn:> "
 Events = list[tuple[int, tuple[str, str, str]]]
@@ -137,7 +137,7 @@ def test_an_index_over_static_data_is_made_once(monkeypatch: pytest.MonkeyPatch)
             triple = (f"<urn:p{number % 50}>", "<urn:at>", f"<urn:room{number % 30}>")
             engine.push("<urn:s>", triple, at)
     plans = {each.plan for each in engine.queries.values()}
-    caches = [cache for plan in plans if plan is not None for cache, _ in plan.leaves.caches]
+    caches = [rows for plan in plans if plan is not None for rows, _ in plan.leaves.static]
     assert sum(join.rerouted for plan in plans if plan for join in plan.leaves.joins) >= 4
     for cache in caches:
         # Over the author, over the co-author and over both.

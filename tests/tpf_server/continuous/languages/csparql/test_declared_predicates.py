@@ -75,7 +75,7 @@ def test_a_static_part_with_far_more_rows_than_triples_is_not_kept(
     assert len(answer.rows) == 200
     assert "graph pattern (streaming, mixed)" in parts(query)
     query.close()
-    assert len(made.instants._tables) == len(made.dictionary) == 0
+    assert len(made.instants._shared_rows) == len(made.dictionary) == 0
 
 
 def test_a_variable_graph_ranges_over_graphs_that_come_later() -> None:

@@ -292,7 +292,7 @@ def test_static_triples_are_kept_once_for_all_queries() -> None:
         held.append(reached([engine], [])[1])
         for each in queries:
             each.close()
-        assert len(engine.instants._tables) == len(engine.dictionary) == 0
+        assert len(engine.instants._shared_rows) == len(engine.dictionary) == 0
     assert held[1] - held[0] < 20 * 500
 
 

@@ -21,12 +21,13 @@ from tests.tpf_server.continuous.languages.csparql import (
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
 from tpf_server.continuous.runtime import forgetting
 from tpf_server.continuous.runtime.delivery import Emission
-from tpf_server.continuous.runtime.instants import builder, static_table
+from tpf_server.continuous.runtime.instants import builder
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.rules import RULES
 from tpf_server.continuous.runtime.semantics import PAPER
-from tpf_server.continuous.runtime.static.static_cache import Preparation
+from tpf_server.continuous.runtime.static import static_rows
 from tpf_server.continuous.runtime.static.static_data import StoreGraph
+from tpf_server.continuous.runtime.static.static_rows import Preparation
 from tpf_server.store.protocols import StaticStore
 
 WINDOW = "FROM STREAM <urn:s> [RANGE 2s STEP 1s]"
@@ -107,9 +108,9 @@ def test_each_key_is_looked_up_once_and_let_go_of_when_nobody_has_it() -> None:
     engine.advance(2_010_000)
     assert max(seen) == 50
     assert graph.read - begun <= 50 + 20_000
-    (table,) = [each for each in engine.instants._tables if each._indexes]
-    (index,) = table._indexes.values()
-    assert len(index) < static_table._LEAST
+    (rows,) = [each for each in engine.instants._shared_rows if each._indexes]
+    (index,) = rows._indexes.values()
+    assert len(index) < static_rows._LEAST
     # Of 40,000 terms that came.
     assert len(engine.dictionary) < 26_000
 
@@ -173,7 +174,7 @@ def test_a_registration_that_fails_leaves_nothing_behind() -> None:
         try:
             query = engine.register_csparql(text)
         except OSError:
-            assert len(engine.instants._tables) == 0
+            assert len(engine.instants._shared_rows) == 0
         else:
             break
     assert questions > 3
@@ -283,7 +284,7 @@ class Changing:
                 each.check(at)
         for each in self._running:
             each.query.close()
-        assert len(self._engine.instants._tables) == 0
+        assert len(self._engine.instants._shared_rows) == 0
 
     def _event(self) -> None:
         random = self._random
@@ -370,8 +371,8 @@ def looking_up(patch: pytest.MonkeyPatch, small: int, least: int, cost: int) -> 
     patch.setattr(builder, "_FEW", small)
     patch.setattr(builder, "_MANY", small)
     patch.setattr(builder, "LOOKUP_COST", 0)
-    patch.setattr(static_table, "_LEAST", least)
-    patch.setattr(static_table, "LOOKUP_COST", cost)
+    patch.setattr(static_rows, "_LEAST", least)
+    patch.setattr(static_rows, "LOOKUP_COST", cost)
 
 
 @examples(60)

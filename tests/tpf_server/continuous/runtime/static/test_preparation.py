@@ -19,8 +19,8 @@ from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.semantics import PAPER_RSTREAM
-from tpf_server.continuous.runtime.static.static_cache import Preparation
 from tpf_server.continuous.runtime.static.static_data import StoreGraph
+from tpf_server.continuous.runtime.static.static_rows import Preparation
 from tpf_server.store.protocols import StaticStore
 
 PERIODIC = {

@@ -11,7 +11,7 @@ from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.semantics import CQELS, PAPER
-from tpf_server.continuous.runtime.static import static_cache
+from tpf_server.continuous.runtime.static import static_rows
 
 PREFIX = "PREFIX : <urn:> "
 NAMES = "?room :in ?floor . ?floor :of ?house"
@@ -46,19 +46,19 @@ def engine_with(queries, semantics=PAPER):
 def evaluations(monkeypatch) -> list[object]:
     """The patterns that are evaluated from now on."""
     found: list[object] = []
-    whole = vars(static_cache)["evaluate_static"]
+    whole = vars(static_rows)["evaluate_static"]
 
     def evaluate(dataset, patterns, *given, **more):
         if not given:
             found.append(tuple(patterns))
         return whole(dataset, patterns, *given, **more)
 
-    monkeypatch.setattr(static_cache, "evaluate_static", evaluate)
+    monkeypatch.setattr(static_rows, "evaluate_static", evaluate)
     return found
 
 
 def shared(engine) -> int:
-    return len(engine._plans._caches)
+    return len(engine._plans._shared_rows)
 
 
 def test_unlike_queries_share_what_they_ask_of_static_data(monkeypatch: pytest.MonkeyPatch) -> None:
