@@ -78,7 +78,9 @@ def touched(
             positions = [pattern.index(name) for name in names]
             rows = [tuple([quad[at] for at in positions]) for quad in quads]
             others = [*patterns[:position], *patterns[position + 1 :]]
-            columns, rows = evaluate_static(dataset, others, names, rows)
+            columns = names
+            if others:
+                columns, rows = evaluate_static(dataset, others, names, rows)
             order = [columns.index(name) for name in schema]
             result.update(tuple([row[at] for at in order]) for row in rows)
     return schema, result
@@ -451,7 +453,10 @@ class StaticRows:
             return
         with self._dictionary.permanently():
             rows = self._encoded(self.schema, read, 0)
-        self._change(0, rows)
+        self._bound[0] = _ALL
+        self._parts[0] = self.all
+        self.all.update(rows)
+        self.size = len(rows)
         for index in self._indexes.values():
             index.fill()
 
@@ -486,7 +491,7 @@ class StaticRows:
         return self._encoded(schema, _values(self._dataset, first, schema), number)
 
     def _filled(self, bound: Bound) -> list[QuadPattern]:
-        return [_filled(each, bound) for each in self.patterns]
+        return [_filled(each, bound) for each in self.patterns] if bound else [*self.patterns]
 
     def _encoded(
         self, schema: Schema, rows: Iterable[BoundRow], number: TermId
@@ -507,7 +512,7 @@ class StaticRows:
                 if results is None:
                     results = numbers[term] = encode(term)
                 row.append(results)
-            if all(check(tuple([row[at] for at in columns])) for columns, check in tests):
+            if not tests or all(check(tuple([row[p] for p in at])) for at, check in tests):
                 result[(*[row[position] for position in positions], *suffix)] += 1
         return result
 
@@ -599,8 +604,12 @@ class StaticRows:
 
     def _follows(self, patterns: Sequence[QuadPattern], change: GraphChange) -> bool:
         """True where following the triples of a change costs less than evaluating anew."""
-        return change.triples is not None and len(change.triples) * _FOLLOW_COST <= max(
-            _FOLLOW_COST**2, *map(self._dataset.count, patterns), self.size
+        if change.triples is None:
+            return False
+        cost = len(change.triples) * _FOLLOW_COST
+        # To count may take longer than to follow.
+        return cost <= max(_FOLLOW_COST**2, self.size) or any(
+            cost <= self._dataset.count(each) for each in patterns
         )
 
     def _difference(
