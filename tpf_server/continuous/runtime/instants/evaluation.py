@@ -39,7 +39,6 @@ from tpf_server.continuous.runtime.instants.builder import (
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.plans.dispatch import (
-    Comparison,
     ConstantIndex,
     comparison,
     comparison_in,
@@ -307,21 +306,16 @@ class QuestionParts:
         self._below = below
         self._leaves = leaves
         self._context = context
-        self._comparisons = [
-            comparison(each, below.variables, context.environment) for each in parts.comparisons
-        ]
-        first = self._comparisons[0]
         self.index: ConstantIndex[QuestionPart] = ConstantIndex(
-            first.operator, first.test, context.dictionary
+            [comparison(each, below.variables, context.environment) for each in parts.comparisons],
+            context.dictionary,
         )
         self._of: dict[Question, QuestionPart] = {}
 
     def pass_on(self) -> None:
-        first, *others = self._comparisons
         for solution, count in self._below.take_changes():
-            for part in self.index.queries(first.value(solution)):
-                if _holds(others, part.constants[1:], solution):
-                    part.push(solution, count)
+            for part in self.index.queries(solution):
+                part.push(solution, count)
 
     def of(self, question: Question) -> QuestionPart:
         part = self._of.get(question)
@@ -330,10 +324,10 @@ class QuestionParts:
             assert question.parts is not None
             part = QuestionPart(question.parts, self._below, self._leaves, self._context)
             self._of[question] = part
-            self.index.add(part.constants[0], part)
+            self.index.add(part, part.constants)
             try:
                 for solution, count in self._below.multiset().items():
-                    if _holds(self._comparisons, part.constants, solution):
+                    if self.index.meets(part, solution):
                         part.push(solution, count)
             except Exception as error:  # noqa: BLE001 - it ends this question, and no other
                 part.fail(error)
@@ -342,16 +336,7 @@ class QuestionParts:
     def drop(self, question: Question) -> None:
         part = self._of.pop(question, None)
         if part is not None:
-            self.index.remove(part.constants[0], part)
-
-
-def _holds(
-    comparisons: Sequence[Comparison], constants: Sequence[TermId], solution: Solution
-) -> bool:
-    return all(
-        each.test((each.value(solution), constant))
-        for each, constant in zip(comparisons, constants, strict=True)
-    )
+            self.index.remove(part)
 
 
 class PeriodicEvaluation:

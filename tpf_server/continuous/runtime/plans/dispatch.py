@@ -30,101 +30,6 @@ MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Comparisons that the index answers, each with its form with exchanged sides."""
 
 
-class ConstantIndex(Generic[QueryT]):
-    """The constants c of queries for which ``value operator c`` is true.
-
-    Integers and decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked
-    up; other constants, and all where the value is another literal, are tried.
-    """
-
-    def __init__(
-        self, operator: str, test: Callable[[Solution], bool], dictionary: TermDictionary
-    ) -> None:
-        self.tried = 0
-        self._operator = operator
-        self._test = test
-        self._dictionary = dictionary
-        self._queries: dict[TermId, dict[QueryT, None]] = {}
-        self._numbers: list[tuple[_Number, TermId]] = []
-        self._literals: dict[TermId, None] = {}
-
-    def add(self, constant: TermId, query: QueryT) -> None:
-        queries = self._queries.get(constant)
-        if queries is None:
-            queries = self._queries[constant] = {}
-            number = self._number(constant)
-            if number is not None:
-                insort(self._numbers, (number, constant))
-            elif not self._named(constant):
-                self._literals[constant] = None
-        queries[query] = None
-
-    def remove(self, constant: TermId, query: QueryT) -> None:
-        queries = self._queries[constant]
-        del queries[query]
-        if queries:
-            return
-        del self._queries[constant]
-        number = self._number(constant)
-        if number is not None:
-            del self._numbers[bisect_left(self._numbers, (number, constant))]
-        else:
-            self._literals.pop(constant, None)
-
-    def queries(self, value: TermId) -> list[QueryT]:
-        result: list[QueryT] = []
-        queries = self._queries
-        for constant in self._constants(value):
-            result += queries[constant]
-        return result
-
-    def _constants(self, value: TermId) -> list[TermId]:
-        if value == UNBOUND:
-            return []
-        if self._named(value):
-            # Nothing else is equal to it, and it has no order.
-            return [value] if self._operator == "=" and value in self._queries else []
-        number = self._number(value)
-        tried: list[TermId] = list(self._literals)
-        if number is None:
-            tried += [constant for _, constant in self._numbers]
-            result = []
-        else:
-            result = self._ordered(number)
-        self.tried += len(tried)
-        return result + [constant for constant in tried if self._test((value, constant))]
-
-    def _ordered(self, value: _Number) -> list[TermId]:
-        numbers = self._numbers
-        first = bisect_left(numbers, value, key=_number_of)
-        last = bisect_right(numbers, value, key=_number_of)
-        begin, end = {
-            "=": (first, last),
-            "<": (last, None),
-            "<=": (first, None),
-            ">": (0, first),
-            ">=": (0, last),
-        }[self._operator]
-        return [constant for _, constant in numbers[begin:end]]
-
-    def _number(self, identifier: TermId) -> _Number | None:
-        tag = identifier & TAG
-        if tag == INTEGER:
-            return identifier >> TAG_BITS
-        return decimal_of(identifier) if tag == DECIMAL else None
-
-    def _named(self, identifier: TermId) -> bool:
-        tag = identifier & TAG
-        if tag:
-            return tag == SERIAL
-        text = self._dictionary.texts[identifier]
-        return text[0] == "_" or (text[0] == "<" and text[1] != "<")
-
-
-def _number_of(entry: tuple[_Number, TermId]) -> _Number:
-    return entry[0]
-
-
 # Conditions that compare a value of a solution with a constant of a query.
 
 _SIDES = (Variable("?.value"), Variable("?.constant"))
@@ -177,6 +82,118 @@ def comparison(
     raise AssertionError(condition)
 
 
+# The queries whose constants compare with a solution.
+
+
+class ConstantIndex(Generic[QueryT]):
+    """The queries for whose constants c all comparisons ``value operator c`` are true.
+
+    They are looked up for the first, and tried with the others. For the first, integers and
+    decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked up; other
+    constants, and all where the value is another literal, are tried.
+    """
+
+    def __init__(self, comparisons: Sequence[Comparison], dictionary: TermDictionary) -> None:
+        self.tried = 0
+        self._comparisons = tuple(comparisons)
+        first, *self._others = comparisons
+        self._operator, self._value, self._test = first.operator, first.value, first.test
+        self._dictionary = dictionary
+        self._constants: dict[QueryT, Sequence[TermId]] = {}
+        self._queries: dict[TermId, dict[QueryT, None]] = {}
+        self._numbers: list[tuple[_Number, TermId]] = []
+        self._literals: dict[TermId, None] = {}
+
+    def add(self, query: QueryT, constants: Sequence[TermId]) -> None:
+        self._constants[query] = constants
+        constant = constants[0]
+        queries = self._queries.get(constant)
+        if queries is None:
+            queries = self._queries[constant] = {}
+            number = self._number(constant)
+            if number is not None:
+                insort(self._numbers, (number, constant))
+            elif not self._named(constant):
+                self._literals[constant] = None
+        queries[query] = None
+
+    def remove(self, query: QueryT) -> None:
+        constant = self._constants.pop(query)[0]
+        queries = self._queries[constant]
+        del queries[query]
+        if queries:
+            return
+        del self._queries[constant]
+        number = self._number(constant)
+        if number is not None:
+            del self._numbers[bisect_left(self._numbers, (number, constant))]
+        else:
+            self._literals.pop(constant, None)
+
+    def queries(self, solution: Solution) -> list[QueryT]:
+        result: list[QueryT] = []
+        queries = self._queries
+        for constant in self._meeting(self._value(solution)):
+            result += queries[constant]
+        for position, each in enumerate(self._others if result else (), start=1):
+            value, test = each.value(solution), each.test
+            result = [one for one in result if test((value, self._constants[one][position]))]
+        return result
+
+    def meets(self, query: QueryT, solution: Solution) -> bool:
+        """True where a solution is one of a query."""
+        return all(
+            each.test((each.value(solution), constant))
+            for each, constant in zip(self._comparisons, self._constants[query], strict=True)
+        )
+
+    def _meeting(self, value: TermId) -> list[TermId]:
+        if value == UNBOUND:
+            return []
+        if self._named(value):
+            # Nothing else is equal to it, and it has no order.
+            return [value] if self._operator == "=" and value in self._queries else []
+        number = self._number(value)
+        tried: list[TermId] = list(self._literals)
+        if number is None:
+            tried += [constant for _, constant in self._numbers]
+            result = []
+        else:
+            result = self._ordered(number)
+        self.tried += len(tried)
+        return result + [constant for constant in tried if self._test((value, constant))]
+
+    def _ordered(self, value: _Number) -> list[TermId]:
+        numbers = self._numbers
+        first = bisect_left(numbers, value, key=_number_of)
+        last = bisect_right(numbers, value, key=_number_of)
+        begin, end = {
+            "=": (first, last),
+            "<": (last, None),
+            "<=": (first, None),
+            ">": (0, first),
+            ">=": (0, last),
+        }[self._operator]
+        return [constant for _, constant in numbers[begin:end]]
+
+    def _number(self, identifier: TermId) -> _Number | None:
+        tag = identifier & TAG
+        if tag == INTEGER:
+            return identifier >> TAG_BITS
+        return decimal_of(identifier) if tag == DECIMAL else None
+
+    def _named(self, identifier: TermId) -> bool:
+        tag = identifier & TAG
+        if tag:
+            return tag == SERIAL
+        text = self._dictionary.texts[identifier]
+        return text[0] == "_" or (text[0] == "<" and text[1] != "<")
+
+
+def _number_of(entry: tuple[_Number, TermId]) -> _Number:
+    return entry[0]
+
+
 class Dispatch(Node):
     """Solutions with the queries that want them, computed once for all queries.
 
@@ -187,6 +204,10 @@ class Dispatch(Node):
         comparisons: the conditions, at least one; constants are looked up for the first.
         stamps: the columns with stamps (see `Watermark`), which are left out: a query gets the
             solutions whose stamps are not below its number.
+
+    Attributes:
+        index: the queries by their constants.
+        variables: they stand for these.
     """
 
     def __init__(
@@ -206,11 +227,8 @@ class Dispatch(Node):
             upstream.certain - hidden | {INSTANCE},
             monotone=upstream.monotone,
         )
-        self._comparisons = tuple(comparisons)
-        self._constants: dict[int, Solution] = {}
-        first, *self._others = comparisons
-        self._value = first.value
-        self.index: ConstantIndex[int] = ConstantIndex(first.operator, first.test, dictionary)
+        self.variables = tuple([each.variable for each in comparisons])
+        self.index: ConstantIndex[int] = ConstantIndex(comparisons, dictionary)
         self._stamps = [upstream.schema.index(name) for name in stamps]
         self._afters = [upstream.schema.index(name) for name in afters]
         self._kept = kept if stamps else None
@@ -220,43 +238,20 @@ class Dispatch(Node):
         else:
             upstream.connect(self._push)
 
-    def add(self, number: int, constants: Sequence[TermId]) -> None:
-        self._constants[number] = tuple(constants)
-        self.index.add(constants[0], number)
-
-    def remove(self, number: int) -> None:
-        self.index.remove(self._constants.pop(number)[0], number)
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """Return the cells that stand for the constants of `add`."""
-        return tuple(each.variable for each in self._comparisons)
-
     def _push_one(self, solution: Solution, count: int) -> None:
-        constants = self._constants[solution[self._column]]
-        for comparison, constant in zip(self._comparisons, constants, strict=True):
-            if not comparison.test((comparison.value(solution), constant)):
-                return
-        self.emit(solution, count)
+        if self.index.meets(solution[self._column], solution):
+            self.emit(solution, count)
 
     def _push(self, solution: Solution, count: int) -> None:
-        numbers = self.index.queries(self._value(solution))
+        numbers = self.index.queries(solution)
         if not numbers:
             return
-        if self._others:
-            numbers = self._meeting(solution, numbers)
         if self._kept is not None:
             after, until = self._seen_by(solution)
             numbers = [number for number in numbers if after < number <= until]
             solution = tuple([solution[position] for position in self._kept])
         if numbers:
             self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
-
-    def _meeting(self, solution: Solution, numbers: list[int]) -> list[int]:
-        for position, comparison in enumerate(self._others, start=1):
-            value, test = comparison.value(solution), comparison.test
-            numbers = [n for n in numbers if test((value, self._constants[n][position]))]
-        return numbers
 
     def _seen_by(self, solution: Solution) -> tuple[int, int]:
         """Return the last query that does not see a solution yet, and the last that does."""
@@ -293,7 +288,7 @@ class NettingDispatch(Dispatch):
             changes = [(*self._seen_by(each), count) for each, count in own]
             alike: dict[int, list[int]] = {}
             solution, _ = own[0]
-            for number in self._meeting(solution, self.index.queries(self._value(solution))):
+            for number in self.index.queries(solution):
                 total = 0
                 for after, until, count in changes:
                     if after < number <= until:

@@ -548,7 +548,7 @@ class Plan:
         for rows in self._own_rows:
             rows.drop(number)
         for dispatch in self.dispatches:
-            dispatch.remove(number)
+            dispatch.index.remove(number)
 
     def adopt(self, instance: Instance) -> None:
         """Continue a query of another plan, where it saw the content of these windows."""
@@ -560,7 +560,7 @@ class Plan:
         encode = self.flow.dictionary.encode
         for dispatch in self.dispatches:
             constants = [encode(instance.constants[name]) for name in dispatch.variables]
-            dispatch.add(instance.number, constants)
+            dispatch.index.add(instance.number, constants)
         if self._slices is not None:
             self._slices.add(instance.number, *instance.slice, news=news)
 
@@ -601,7 +601,7 @@ class Plan:
                 entry.route(row, count)
         self.flush()
         for dispatch in self.dispatches if count < 0 else ():
-            dispatch.remove(number)
+            dispatch.index.remove(number)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         """Prepare a change of static graphs outside shared rows; call the result afterwards."""

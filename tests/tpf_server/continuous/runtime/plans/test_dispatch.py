@@ -1,12 +1,13 @@
 """Queries that differ in compared constants share a plan and an index of constants."""
 
 from functools import partial
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.terms import Term
+from annotations.terms import Term, Variable
 from tests.support.examples import examples
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Call, VariableRef
@@ -15,7 +16,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.elements.elements import EPOCH, date_time_of
-from tpf_server.continuous.runtime.plans.dispatch import MIRRORED, ConstantIndex
+from tpf_server.continuous.runtime.plans.dispatch import MIRRORED, Comparison, ConstantIndex
 from tpf_server.continuous.runtime.semantics import PAPER
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -46,21 +47,22 @@ def test_an_index_finds_what_trying_finds(
     sides = ("?.value", "?.constant")
     whole = Call(operator, tuple(VariableRef(each) for each in sides))  # type: ignore[arg-type]
     test = Compiler(environment, sides).condition(whole)  # type: ignore[arg-type]
-    index: ConstantIndex[int] = ConstantIndex(operator, test, dictionary)
+    compared = Comparison(operator, Variable("?.constant"), itemgetter(0), test)
+    index: ConstantIndex[int] = ConstantIndex([compared], dictionary)
     encoded = [dictionary.encode(Term(each)) for each, _ in constants]
     for number, constant in enumerate(encoded):
-        index.add(constant, number)
+        index.add(number, [constant])
     for number, (_, gone) in enumerate(constants):
         if gone:
-            index.remove(encoded[number], number)
+            index.remove(number)
     left = dictionary.encode(Term(value))
     expected = [
         number
         for number, (constant, (_, gone)) in enumerate(zip(encoded, constants, strict=True))
         if not gone and test((left, constant))
     ]
-    assert sorted(index.queries(left)) == expected
-    assert list(index.queries(0)) == []
+    assert sorted(index.queries((left,))) == expected
+    assert list(index.queries((0,))) == []
 
 
 def _note(found: list[int], number: int, _emission: object) -> None:
