@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,19 @@ def test_an_acknowledgement_that_breaks_off(error: type[requests.RequestExceptio
 
 
 @responses.activate
-def test_ten_attempts_in_all() -> None:
-    responses.post(f"{URL}/facts", body=ChunkedEncodingError("cut"))
+def test_ten_attempts_in_all_with_pauses_that_grow() -> None:
+    clock, instants = ManualClock(NOON), list[datetime]()
+
+    def cut(_request: object) -> tuple[int, dict[str, str], str]:
+        instants.append(clock.now())
+        raise ChunkedEncodingError("cut")
+
+    responses.add_callback("POST", f"{URL}/facts", cut)
     with pytest.raises(ServerUnreachableError, match=r"in 10 attempts: an answer that is cut"):
-        publish(ManualClock(NOON))
-    assert len(responses.calls) == 10
+        publish(clock)
+    pauses = [(b - a).total_seconds() for a, b in pairwise(instants)]
+    assert all(0.8 <= pause / (0.1 * 2**n) <= 1 for n, pause in enumerate(pauses[:5]))
+    assert len(pauses) == 9
 
 
 @responses.activate
@@ -69,6 +78,7 @@ def test_ten_attempts_in_all() -> None:
         ("9" * 5000, 300, 300),
         ("Fri, 31 Dec 9999 23:59:59 GMT", 300, 300),
         ("7", 7, 7),
+        ("Thu, 01 Jan 2026 12:00:20 GMT", 20, 20),
         ("\u00b2", 0, 0.5),
         ("-5", 0, 0.5),
         ("", 0, 0.5),

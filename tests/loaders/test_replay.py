@@ -1,10 +1,10 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from email.utils import format_datetime
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import requests
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
+from annotations.labels import Expiration
 from annotations.terms import Quad, Term
 from loaders.errors import (
     PublishRefusedError,
@@ -207,69 +208,23 @@ def test_what_is_too_short_for_the_speed_holds_for_a_microsecond() -> None:
     assert [each["final"] - each["initial"] for each in labels] == [timedelta(microseconds=1)] * 5
 
 
-def test_refusals_are_not_repeated() -> None:
+def problem(_environ: object, start_response: Any) -> list[bytes]:
+    kind = "application/problem+json; charset=utf-8"
+    start_response("400 Bad Request", [("Content-Type", kind)])
+    return [json.dumps({"title": "Bad", "detail": "line 3: no object"}).encode()]
+
+
+def test_a_refusal_is_not_repeated_and_says_why() -> None:
     setting = Setting()
     setting.server.faults = [400]
     with pytest.raises(PublishRefusedError, match=r"trains refused a batch: 400 a fault$") as error:
         setting.play()
-    assert error.value.status == 400
-    assert setting.server.requests == 1
-
-
-def test_a_missing_token_is_explained() -> None:
-    setting = Setting()
+    assert (error.value.status, setting.server.requests) == (400, 1)
     with pytest.raises(PublishRefusedError, match=r"401 who are you\? \(give the token"):
-        setting.publisher(token=None).publish((quad(1),), next_label(), "b")
-
-
-def test_a_redirect_is_not_followed() -> None:
-    setting = Setting()
-    setting.server.faults = [301]
-    setting.server.headers = [("Location", "http://elsewhere.test/")]
-    with pytest.raises(PublishRefusedError, match=r"is elsewhere: http://elsewhere\.test/"):
-        setting.play()
-
-
-def test_a_problem_document_is_read() -> None:
-    setting = Setting()
-    app = setting.server
-
-    def problem(environ: dict[str, object], start_response: object) -> list[bytes]:
-        body = json.dumps({"title": "Bad", "detail": "line 3: no object"}).encode()
-        start_response(  # type: ignore[operator]
-            "400 Bad Request", [("Content-Type", "application/problem+json; charset=utf-8")]
-        )
-        return [body]
-
+        setting.publisher(token=None).publish((quad(1),), Expiration(NOW + MINUTE), "b")
     setting.session.mount("http://server.test/", WsgiAdapter(problem))
     with pytest.raises(PublishRefusedError, match="400 line 3: no object"):
         setting.play()
-    assert app.requests == 0
-
-
-def test_attempts_are_bounded_and_spaced() -> None:
-    setting = Setting()
-    setting.server.faults = [503] * 9
-    with pytest.raises(ServerUnreachableError, match="in 5 attempts: it answers 503"):
-        setting.publisher(attempts=5).publish((quad(1),), next_label(), "b")
-    assert setting.server.requests == 5
-    # 0.1 + 0.2 + 0.4 + 0.8 seconds, each up to a fifth shorter.
-    assert timedelta(seconds=1.2) <= setting.clock.now() - NOW <= timedelta(seconds=1.5)
-
-
-@pytest.mark.parametrize("value", ["20", format_datetime(NOW + 20 * SECOND, usegmt=True)])
-def test_retry_after_is_respected(value: str) -> None:
-    setting = Setting()
-    setting.server.faults = [429]
-    setting.server.headers = [("Retry-After", value)]
-    assert setting.publisher().publish((quad(1),), next_label(), "b") == 2
-    assert timedelta(seconds=16) <= setting.clock.now() - NOW <= timedelta(seconds=20)
-
-
-def next_label():
-    from annotations.labels import Expiration
-
-    return Expiration(NOW + timedelta(hours=1))
 
 
 def test_a_stopped_replay_goes_on_where_it_was(tmp_path: Path) -> None:

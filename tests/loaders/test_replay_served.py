@@ -9,7 +9,6 @@ from annotations.labels import Fact, Interval, Label, Labelling
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from loaders.dynamic import LabelledFacts, history, write_labelled
-from loaders.errors import PublishRefusedError
 from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.base import FeedBatch
@@ -93,14 +92,3 @@ def test_a_state_of_an_acknowledged_batch_repeats_nothing(tmp_path: Path) -> Non
         (tmp_path / "state").write_text(text.replace(acknowledged, "null"))
         assert replay(feed, publisher(served), served.clock, settings).batches == 1
         assert served.live.snapshot(served.clock.now()).sequence == sequence
-
-
-def test_the_reason_of_a_refusal_is_shown(tmp_path: Path) -> None:
-    feed = Flights(write_flights(tmp_path / "flights", ROWS))
-    with Served(tmp_path) as served:
-        with pytest.raises(PublishRefusedError, match=r"refused a batch: 401 .*--token"):
-            replay(feed, publisher(served, "wrong"), served.clock, ReplaySettings())
-        # The year of the recording is over on the server's clock.
-        settings = ReplaySettings(original_instants=True, speed=float("inf"))
-        with pytest.raises(PublishRefusedError, match=r"refused a batch: 4\d\d .*"):
-            replay(feed, publisher(served), served.clock, settings)

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from annotations.terms import Quad
 from loaders.errors import InputError
 from loaders.outputs import line_of
+from loaders.sources.gbfs import Gbfs
 from loaders.sources.irail import read_liveboard
 from loaders.sources.ngsi_ld import NgsiLd, reader_of_json
 from loaders.sources.siri import Siri
 from tests.loaders.commands.test_polling import graph, linked, listed, reading
+from tests.loaders.sources.test_gbfs import STATION, VEHICLE, document
 from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
 from tests.loaders.sources.test_siri import ET, VM
 from tests.support.examples import examples
@@ -68,8 +70,10 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["irail", "irail of the API", "json", "json-ld", "ngsi-ld"])
-@examples(250)
+@pytest.mark.parametrize(
+    "name", ["irail", "irail of the API", "json", "json-ld", "ngsi-ld", "stations", "vehicles"]
+)
+@examples(150)
 @given(data=st.data(), value=VALUES)
 def test_json(context: Path, name: str, data: st.DataObject, value: Any) -> None:
     reads: dict[str, tuple[Callable[[bytes, str], Iterable[Quad]], Any]] = {
@@ -78,15 +82,17 @@ def test_json(context: Path, name: str, data: st.DataObject, value: Any) -> None
         "json": (reader_of_json(context), reading("1")),
         "json-ld": (reader_of_json(None), linked("1")),
         "ngsi-ld": (NgsiLd().read, notification(NORMALISED)),
+        "stations": (Gbfs().read, json.loads(document(stations=[STATION]))),
+        "vehicles": (Gbfs().read, json.loads(document("3.0", vehicles=[VEHICLE]))),
     }
     read, whole = reads[name]
-    document = copy.deepcopy(whole)
-    inside, key = data.draw(st.sampled_from(list(places(document))))
+    changed = copy.deepcopy(whole)
+    inside, key = data.draw(st.sampled_from(list(places(changed))))
     inside[key] = value
-    check(read, json.dumps(document).encode())
+    check(read, json.dumps(changed).encode())
     if name == "ngsi-ld":
         with suppress(InputError):
-            NgsiLd().instant(json.dumps(document).encode(), PLACE)
+            NgsiLd().instant(json.dumps(changed).encode(), PLACE)
 
 
 XML_TEXTS = st.one_of(TEXTS, st.floats().map(str)).map(

@@ -1,22 +1,15 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
-import requests
 from google.transit import gtfs_realtime_pb2 as rt
 
-from annotations.clock import ManualClock
 from loaders.errors import InputError, SettingError
-from loaders.publisher import Publisher
-from loaders.replay import ReplaySettings, replay
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.polling import LiveFeed, Poller, RecordedMessages
-from tests.loaders.facts_server import FactsServer
+from loaders.sources.polling import RecordedMessages
 from tests.loaders.sources.test_gtfs import departures, write
-from tests.support.wsgi_adapter import WsgiAdapter
 
 T = "<http://example.org/train#"
 AT = datetime(2026, 1, 5, 7, 0, tzinfo=UTC)  # eight o'clock in Brussels
@@ -259,47 +252,6 @@ def test_recorded_messages_hold_until_the_next(schedule: Gtfs, tmp_path: Path) -
     assert span is not None
     assert (span.polls, span.end) == (1, AT + timedelta(minutes=5))
     assert feed.span(AT + timedelta(hours=1), None) is None
-
-
-def test_a_url_is_polled_and_pushed(schedule: Gtfs) -> None:
-    clock = ManualClock(AT)
-    server = FactsServer(clock)
-    cancelled = Event()
-    polls: list[datetime] = []
-    failures: list[str] = []
-
-    def agency(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        polls.append(clock.now())
-        if len(polls) == 2:
-            start_response("503 Service Unavailable", [])
-            return [b""]
-        if len(polls) == 3:
-            start_response("200 OK", [])
-            return [b"<html>"]
-        if len(polls) == 5:
-            cancelled.set()
-        message = new_message(clock.now())
-        add_trip(message).delay = len(polls)
-        start_response("200 OK", [])
-        return [message.SerializeToString()]
-
-    period = timedelta(seconds=30)
-    with requests.Session() as session:
-        session.mount("http://agency.test/", WsgiAdapter(agency))
-        session.mount("http://server.test/", WsgiAdapter(server))
-        poller = Poller(
-            "gtfs-rt", "http://agency.test/rt", Realtime(schedule).read, period,
-            session, LiveFeed(clock, cancelled, failures.append),
-        )  # fmt: skip
-        publisher = Publisher("http://server.test/bus", clock, "secret", session)
-        settings = ReplaySettings(float("inf"), original_instants=True)
-        replay(poller, publisher, clock, settings, cancelled)
-    assert polls == [AT + n * period for n in range(5)]
-    assert [reason.partition(": ")[2][:8] for reason in failures] == ["HTTP 503", "not a GT"]
-    # The fifth poll ended it; each of the others holds a little longer than the next one takes.
-    assert [posted.at for posted in server.accepted] == [AT, AT + 3 * period]
-    for posted in server.accepted:
-        assert posted.label == {"expiration": posted.at + period + timedelta(seconds=5)}
 
 
 def test_inputs_that_are_no_messages(schedule: Gtfs, tmp_path: Path) -> None:
