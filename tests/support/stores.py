@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from annotations.terms import Quad, QuadPattern, is_variable
+from tpf_server.store.protocols import LiveStore, Standing
 from tpf_server.store.static.columnar import ColumnarStore, open_store
 from tpf_server.store.static.indexing import QuadIndexer
 
@@ -53,3 +54,18 @@ def _matches(quad: Quad, pattern: QuadPattern) -> bool:
         bindings.setdefault(wanted, term) == term if is_variable(wanted) else wanted == term
         for term, wanted in zip(quad, pattern, strict=True)
     )
+
+
+class _Standings:
+    def begin(self, versions: Sequence[Standing]) -> None:
+        self.facts = {each[1:] for each in versions}
+
+    def change(self, removed: object, added: object) -> None:
+        """Nothing changes meanwhile."""
+
+
+def standing(live: LiveStore) -> set[tuple[Quad, int, int]]:
+    """Return what stands in a live store: quads with start and end, in microseconds."""
+    found = _Standings()
+    live.follow(found)()
+    return found.facts

@@ -33,13 +33,13 @@ from loaders.errors import ServerUnreachableError
 from loaders.sources.ldes import LdesFollower, LdesState, Member, MemberChanges
 from tests.loaders.facts_server import listening
 from tests.loaders.test_cli import run
+from tests.support.stores import standing
 from tpf_server.app import create_app
 from tpf_server.errors import PublishError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
-from tpf_server.store.protocols import Standing
 
 PREFIXES = """
 @prefix : <http://x/> . @prefix tree: <https://w3id.org/tree#> .
@@ -85,22 +85,6 @@ def member(name: str, of: str, second: int, said: str) -> str:
         f':s tree:member :{name} . :{name} dct:isVersionOf :{of} ; dct:created "{at}"^^xsd:dateTime'
         + (f" ; {said} ." if said else " .")
     )
-
-
-class Standings:
-    """The current content of a store."""
-
-    def begin(self, versions: list[Standing]) -> None:
-        self.facts = {each[1:] for each in versions}
-
-    def change(self, removed: object, added: object) -> None:
-        """Nothing changes meanwhile."""
-
-
-def standing(live: IndexedLiveStore) -> set[tuple[Quad, int, int]]:
-    found = Standings()
-    live.follow(found)()  # type: ignore[arg-type]
-    return found.facts
 
 
 def values(live: IndexedLiveStore, after: int = 0) -> set[tuple[str, str, str]]:

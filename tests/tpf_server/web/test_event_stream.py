@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.instants import from_micros, instant_of_term
+from annotations.instants import from_micros, instant_of_term, to_micros
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.namespaces import (
     ACTIVITY,
@@ -22,11 +22,12 @@ from annotations.namespaces import (
 from annotations.terms import Quad, Term
 from tests.support.counted_calls import counted_calls
 from tests.support.served import BASE, NOON, Served, parse, quad
+from tests.support.stores import standing
 from tpf_server.errors import PublishError
 from tpf_server.store.live import index, log, sqlite_log, store
 from tpf_server.store.live.log import LiveSettings, Record
 from tpf_server.store.live.store import IndexedLiveStore
-from tpf_server.store.protocols import FactEvent, Standing
+from tpf_server.store.protocols import FactEvent
 from tpf_server.web import event_stream
 
 HOUR = timedelta(hours=1)
@@ -109,29 +110,6 @@ def materialized(served: Served) -> set[Fact]:
     return {fact for fact in newest.values() if fact is not None}
 
 
-class Standings:
-    """The current content of a store."""
-
-    def begin(self, versions: list[Standing]) -> None:
-        self.facts = {each[1:] for each in versions}
-
-    def change(self, removed: object, added: object) -> None:
-        """Nothing changes meanwhile."""
-
-
-def standing(served: Served) -> set[tuple[Quad, datetime | None, datetime]]:
-    from annotations.instants import from_micros
-    from tpf_server.store.live.log import NO_START
-
-    found = Standings()
-    assert served.live is not None
-    served.live.follow(found)()  # type: ignore[arg-type]
-    return {
-        (row, None if start == NO_START else from_micros(start), from_micros(end))
-        for row, start, end in found.facts
-    }
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_the_newest_versions_are_what_stands_and_full_nodes_stay(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -166,7 +144,16 @@ def test_the_newest_versions_are_what_stands_and_full_nodes_stay(tmp_path: Path,
                         assert kept.setdefault(node.url, content) == content
         assert kept
         found = materialized(served)
-        assert {(row, said.start, said.end) for row, said in found if said} == standing(served)
+        held = {
+            (
+                row,
+                log.NO_START if said.start is None else to_micros(said.start),
+                to_micros(said.end),
+            )
+            for row, said in found
+            if said
+        }
+        assert held == standing(live)
 
 
 def test_a_withdrawal_and_a_correction_are_told_as_such(tmp_path: Path) -> None:
