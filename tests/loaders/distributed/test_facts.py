@@ -36,12 +36,10 @@ from loaders.progress import SILENT
 from loaders.publisher import Publisher
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.sources.citybench import LAST_HOLDS, CityBench, latest_batches
-from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
 from loaders.sources.polling import RecordedMessages
-from loaders.sources.taxi import Taxi
 from tests.loaders.facts_server import facts_endpoint
 from tests.loaders.recordings import entry, write_directory
 from tests.loaders.test_history import BEGIN, MINUTE, fact_of, feeds
@@ -231,8 +229,6 @@ def long_day(path: Path, polls: int, departures: int = 3) -> Path:
 def sources(root: str) -> Iterator[MeasurableFeed]:
     yield Irail(f"{root}/long")
     yield CityBench(f"{root}/city")
-    yield Taxi(f"{root}/trips.csv.gz")
-    yield Flights(f"{root}/flights")
     yield RecordedMessages(f"{root}/rt", Realtime(Gtfs(f"{root}/feed.zip")))
 
 
@@ -254,12 +250,6 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
         assert found == count
         assert other.read_bytes() == one.read_bytes()
         assert any(asked == "GET" for asked, _ in remote.requests)
-        folder = tmp_path / f"{feed.name}-parts"
-        folder.mkdir()
-        parts = write_parts_spark(feed, folder, method, NAMING, session, (None, None), SILENT)
-        assert sum(parts.values()) == count
-        assert sorted(each.name for each in folder.iterdir()) == list(parts)
-        assert b"".join((folder / name).read_bytes() for name in parts) == one.read_bytes()
         stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
         told = write_streams(stream, tmp_path / "one" / feed.name)
         by_spark = tmp_path / "spark" / feed.name

@@ -128,17 +128,6 @@ def test_random_graphs_however_the_work_is_cut(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_spark_writes_the_same_store(spark: Any, tmp_path: Path) -> None:
-    files = random_files(tmp_path / "in", 2, True)
-    sizes = replace(SMALL, key_bits=8)
-    summary = load_rdf_spark(files, tmp_path / "store", spark, RdfLoad(CREATED), sizes=sizes)
-    assert content(summary.manifest) == reference(files, tmp_path)
-    assert (summary.rejects, summary.predicates) == (0, 6)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_workers_that_are_killed_in_every_step(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,9 +153,11 @@ def test_workers_that_are_killed_in_every_step(
 
     monkeypatch.setattr(flow._SparkFlow, "map", killing)
     files = random_files(tmp_path / "in", 3, True)
-    sizes = replace(SMALL, chunk_quads=1000, range_rows=2000)
+    sizes = replace(SMALL, chunk_quads=1000, range_rows=2000, key_bits=8)
     summary = load_rdf_spark(files, tmp_path / "store", spark, RdfLoad(CREATED), sizes=sizes)
     assert content(summary.manifest) == reference(files, tmp_path)
+    assert (summary.rejects, summary.predicates) == (0, 6)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "killed", "reference", "store"]
     assert {int(path.name) for path in marks.iterdir()} == set(range(len(steps)))
 
 
@@ -240,14 +231,12 @@ def test_strict_names_the_first_and_leaves_the_old_store(tmp_path: Path) -> None
     assert content(summary.manifest) != content(before)
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_files_without_a_triple(spark: Any, tmp_path: Path) -> None:
+def test_files_without_a_triple(tmp_path: Path) -> None:
     file = tmp_path / "a.nt"
     file.write_text("# nothing\n")
     wanted = reference([file], tmp_path)
     local = load_rdf_local([file], tmp_path / "local", RdfLoad(CREATED))
-    other = load_rdf_spark([file], tmp_path / "spark", spark, RdfLoad(CREATED))
+    other = load_rdf_spark([file], tmp_path / "spark", None, RdfLoad(CREATED))
     assert content(local.manifest) == content(other.manifest) == wanted
 
 
