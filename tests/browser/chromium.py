@@ -7,7 +7,6 @@ import base64
 import itertools
 import json
 import subprocess
-import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import requests
 from websocket import WebSocket, create_connection
 
+from tests.support.eventually import eventually
 from tests.support.page_modules import page_modules
 from tests.support.peers import CHROMIUM
 
@@ -58,18 +58,14 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def _connect(self, port_file: Path) -> WebSocket:
-        deadline = time.monotonic() + _SECONDS
-        while not (port_file.is_file() and port_file.read_text().count("\n")):
-            assert time.monotonic() < deadline, "Chromium does not start"
-            time.sleep(0.05)
+        eventually(lambda: port_file.is_file() and "\n" in port_file.read_text(), self._process)
         port = port_file.read_text().split()[0]
-        while True:
+
+        def page() -> str | None:
             pages = requests.get(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS).json()
-            for page in pages:
-                if page["type"] == "page":
-                    return create_connection(page["webSocketDebuggerUrl"], timeout=_SECONDS)
-            assert time.monotonic() < deadline, "Chromium opens no page"
-            time.sleep(0.05)
+            return next((e["webSocketDebuggerUrl"] for e in pages if e["type"] == "page"), None)
+
+        return create_connection(eventually(page), timeout=_SECONDS)
 
     def __enter__(self) -> "Browser":
         return self

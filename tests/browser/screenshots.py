@@ -7,10 +7,10 @@
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.browser.chromium import Browser
+from tests.support.eventually import eventually
 from tests.support.peers import PROJECT
 
 _FOLDER = PROJECT / "docs/images"
@@ -52,10 +52,7 @@ def main() -> None:
             # In one visit: what is replayed ends before Python would have started again.
             for name, width, height in (("page-wide", 1280, 800), ("page-narrow", 390, 844)):
                 browser.resize(width, height, phone=width < 400)
-                end = time.monotonic() + _SECONDS / 2
-                while not browser.evaluate(_STILL):
-                    assert time.monotonic() < end, "nothing changes"
-                    time.sleep(0.05)
+                eventually(lambda: browser.evaluate(_STILL))
                 browser.screenshot(_FOLDER / f"{name}.png")
                 browser.evaluate("goOn()")
         demo.terminate()

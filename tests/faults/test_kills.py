@@ -10,12 +10,14 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
 
+from tests.support.eventually import eventually
 from tests.support.peers import POSTGRES
 from tests.support.postgres import PostgresServer
 from tests.support.running_server import TOKEN, RunningServer
@@ -92,6 +94,9 @@ class Publishers:
                         return
                     done.append(batch)
 
+    def has_published(self, count: int) -> bool:
+        return len(self.acknowledged) >= count
+
     def join(self) -> None:
         """Wait for all threads."""
         for thread in self._threads:
@@ -135,10 +140,7 @@ def check_kills(folder: Path, database: PostgresServer | None) -> None:
         with RunningServer(folder, config(live)) as server:
             publishers = Publishers(server.origin, f"{number}")
             wanted = chance.randrange(3, 12)
-            deadline = time.monotonic() + 60
-            while len(publishers.acknowledged) < wanted:
-                assert time.monotonic() < deadline, publishers.refused
-                time.sleep(0.003)
+            eventually(partial(publishers.has_published, wanted))
             if database is not None and chance.random() < 0.5:
                 database.stop()
                 database.start()

@@ -2,7 +2,6 @@
 
 import io
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import requests
 
 from annotations.clock import Clock, SystemClock
 from annotations.instants import parse_instant
+from tests.support.eventually import eventually
 from tests.support.threaded import in_thread
 
 
@@ -108,11 +108,7 @@ class Endpoint:
 
     def wait_for(self, batches: int, process: "subprocess.Popen[bytes]") -> None:
         """Wait until so many batches came from a process."""
-        end = time.monotonic() + 240
-        while len(self.facts.accepted) < batches:
-            assert process.poll() is None, "the job ended"
-            assert time.monotonic() < end, "nothing came"
-            time.sleep(0.05)
+        eventually(lambda: len(self.facts.accepted) >= batches, process)
 
 
 @contextmanager

@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.small_pieces import PIECE_BYTES
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
@@ -37,11 +37,7 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     spark = tmp_path / "spark"
     environment = os.environ | {"TPF_SPARK_LOCAL_DIR": str(spark)}
     load = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
-    end = time.monotonic() + 200
-    while not list(spark.rglob("rdd_*")):  # the terms and rows of a piece
-        assert load.poll() is None, "the load ended"
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    eventually(lambda: list(spark.rglob("rdd_*")), load)  # the terms and rows of a piece
     # The driver alone: its Java and its workers notice that it is gone.
     os.kill(load.pid, signal.SIGKILL)
     load.wait()
@@ -68,11 +64,7 @@ def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:
         load = subprocess.Popen(
             command, cwd=PROJECT, env=environment, stderr=said, start_new_session=True
         )
-    end = time.monotonic() + 200
-    while not list(tmp_path.glob("tpf-spark-*/**/rdd_*")):
-        assert load.poll() is None, (tmp_path / "said").read_text()
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    eventually(lambda: list(tmp_path.glob("tpf-spark-*/**/rdd_*")), load)
     load.send_signal(signal.SIGINT)
     assert load.wait(60) == 130
     assert (tmp_path / "said").read_text() == "tpf-load: interrupted\n"

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.support.eventually import eventually
 
 PROJECT = Path(__file__).parents[2]
 
@@ -55,10 +56,9 @@ def test_an_interrupt_while_spark_starts_leaves_nothing(
     )
     try:
         started = psutil.Process(load.pid)
-        deadline = time.monotonic() + 100
-        while not any(until in each for each in command_lines(started.children(True))):
-            assert load.poll() is None
-            assert time.monotonic() < deadline
+        eventually(
+            lambda: any(until in each for each in command_lines(started.children(True))), load
+        )
         children = started.children(True)
         os.killpg(load.pid, sent)
         _, said = load.communicate(timeout=60)

@@ -2,9 +2,7 @@
 
 import json
 import re
-import socket
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from hypothesis import given
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
 from experiments.free_port import free_port
+from tests.support.eventually import eventually, listens
 from tests.support.examples import examples
 from tests.support.oracle import solutions_of, store_of
 from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
@@ -30,7 +29,6 @@ from tpf_client import Client, Solutions
 from tpf_client.errors import HttpError, QuerySyntaxError, UnsupportedQueryError
 
 _CONTEXT = "https://linkedsoftwaredependencies.org/bundles/npm/@ldf/server/^3.0.0/components"
-_START_SECONDS = 60
 pytestmark = [pytest.mark.peers, LDF_SERVER.skip]
 
 SMALL = [
@@ -101,13 +99,7 @@ def reference_server(
     command = [NODE.command, "launch.cjs", "config.json", str(port), "1"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, "the reference server ended"
-            time.sleep(0.2)
+        eventually(lambda: listens(port), process)
         yield f"http://127.0.0.1:{port}/"
     finally:
         process.terminate()

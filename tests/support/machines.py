@@ -2,15 +2,14 @@
 
 import re
 import shutil
-import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from experiments.free_port import free_port
+from tests.support.eventually import eventually, listens
 from tests.support.peers import NGINX, PROJECT
 from tests.support.postgres import PostgresServer
 from tests.support.running_server import RunningServer
@@ -175,19 +174,8 @@ def running_nginx(folder: Path, site: str, port: int) -> Iterator[None]:
     """Run nginx; its log has a status and a request line each."""
     process = subprocess.Popen(checked_nginx(folder, site))
     try:
-        deadline = time.monotonic() + 60
-        while not _listens(port):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: listens(port), process)
         yield
     finally:
         process.terminate()
         process.wait(60)
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=30).close()
-    except OSError:
-        return False
-    return True

@@ -19,11 +19,17 @@ from experiments.free_port import free_port
 from tests.support.peers import PROJECT
 
 TOKEN = "open sesame"
-_COMMAND = [sys.executable, "-m", "tpf_client.commands", "tpf-server"]
+COMMAND = [sys.executable, "-m", "tpf_client.commands", "tpf-server"]
 _READY = re.compile(r"tpf-server: (http://\S+/) \(datasets: .*\)\n")
-_START_SECONDS = 60
+_START_SECONDS = 240
 STOP_SECONDS = 90
 """More than the server gives its workers, whom a busy machine may keep from stopping."""
+
+
+def own_environment() -> dict[str, str]:
+    """Return the environment of a server: nothing of this one's settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
+    return kept | {"PYTHONPATH": str(PROJECT)}
 
 
 def workers_of(server: int) -> list[psutil.Process]:
@@ -81,13 +87,13 @@ class RunningServer:
         self.port = port or free_port()
         self.origin = f"http://127.0.0.1:{self.port}/"
         (folder / "server.toml").write_text(f'publish_token = "{TOKEN}"\n{config}')
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
         self.process = subprocess.Popen(
-            within([*_COMMAND, "--config", "server.toml", "--port", str(self.port), *arguments]),
+            within([*COMMAND, "--config", "server.toml", "--port", str(self.port), *arguments]),
             cwd=folder,
-            env=environment | {"PYTHONPATH": str(PROJECT)},
+            env=own_environment(),
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         try:
             self.url = announced_url(self.process)

@@ -12,7 +12,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ import psutil
 import pytest
 
 from experiments.free_port import free_port
+from tests.support.eventually import eventually
 from tpf_server.spark.java import JavaNotFoundError, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -95,15 +95,15 @@ class SparkCluster:
 
     def working_executor(self, job: "subprocess.Popen[str]") -> psutil.Process:
         """Return the first executor that has started a Python worker, as it does for a task."""
-        end = time.monotonic() + 240
-        while True:
-            assert job.poll() is None, "the job ended"
-            assert time.monotonic() < end, "no executor works"
+
+        def look() -> psutil.Process | None:
             for executor in self.executors():
                 with contextlib.suppress(psutil.Error):
                     if executor.children():
                         return executor
-            time.sleep(0.02)
+            return None
+
+        return eventually(look, job)
 
 
 @contextlib.contextmanager
@@ -130,6 +130,7 @@ def standalone_cluster(directory: Path) -> Iterator[SparkCluster]:
         port = 7077 if hub else free_port()
         url = f"spark://{addresses[0]}:{port}"
         cluster = SparkCluster(directory, url, f"{_NETWORK}.1" if hub else "127.0.0.1", hub)
+        master = directory / "master" / "log"
         for number, (name, address) in enumerate(zip(names, addresses, strict=True)):
             place = directory / name
             (place / "work").mkdir(parents=True)
@@ -158,8 +159,8 @@ def standalone_cluster(directory: Path) -> Iterator[SparkCluster]:
             log = place / "log"
             cluster._nodes.append(_started(stack, command, environment, log))
             if number == 0:
-                _wait(log, "I have been elected leader")
-        _wait(directory / "master" / "log", "Registering worker", 2)
+                eventually(lambda: _text(master).count("I have been elected leader"))
+        eventually(lambda: _text(master).count("Registering worker") >= 2)
         yield cluster
 
 
@@ -222,13 +223,6 @@ def _ended(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
         if pipe is not None:
             pipe.close()
     process.wait(timeout=_SECONDS)
-
-
-def _wait(log: Path, text: str, times: int = 1) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while _text(log).count(text) < times:
-        assert time.monotonic() < deadline, f"{log}: {_text(log)[-2000:]}"
-        time.sleep(0.05)
 
 
 def _text(log: Path) -> str:

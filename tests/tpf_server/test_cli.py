@@ -6,62 +6,40 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import requests
 from click.testing import CliRunner
 
+from annotations.labels import Expiration
 from tests.support.eventually import eventually
-from tests.support.running_server import STOP_SECONDS, announced_url, workers_of
+from tests.support.running_server import (
+    COMMAND,
+    STOP_SECONDS,
+    RunningServer,
+    own_environment,
+    workers_of,
+)
+from tests.support.served import quad
 from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import _heed, main
 from tpf_server.configuration import settings_help
 from tpf_server.errors import ListenError
 from tpf_server.supervisor import SignalFlag
 
-COMMAND = [sys.executable, "-m", "tpf_client.commands", "tpf-server"]
-
-
-def environment() -> dict[str, str]:
-    """The environment of a server: nothing of this one's settings."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
-    return kept | {"PYTHONPATH": str(Path(__file__).parents[2])}
-
-
-@contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """Run a server on a free port: its URL and process."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments, "--port", "0"],
-        cwd=folder,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield announced_url(process), process
-    finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
+LASTING = Expiration(datetime(2999, 1, 1, tzinfo=UTC))
 
 
 def test_two_workers_agree_and_are_counted_together(tmp_path: Path) -> None:
     (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
-    arguments = ("trains.nt", "--workers", "2", "--publish-token", "T")
-    with running(tmp_path, *arguments) as (url, process):
+    with RunningServer(tmp_path, "", "trains.nt", "--workers", "2") as server:
+        url = server.url
         for number in range(5):
-            # A session of its own: another connection, perhaps another worker.
-            answer = requests.post(
-                f"{url}trains/facts?expiration=2999-01-01T00:00:00Z",
-                data=f'<http://example.org/t{number}> <http://example.org/delay> "1" .',
-                headers={"Authorization": "Bearer T", "Content-Type": "text/turtle"},
-                timeout=30,
-            )
-            assert answer.status_code == 201
+            # Another connection, perhaps another worker.
+            server.publish("trains", [quad(f"t{number}", "delay", '"1"')], LASTING)
             for _ in range(6):
                 page = requests.get(
                     f"{url}trains.nq?predicate=http://example.org/delay", timeout=30
@@ -81,19 +59,19 @@ def test_two_workers_agree_and_are_counted_together(tmp_path: Path) -> None:
 
         text = eventually(added_up)
         assert re.search(r"^tpf_request_seconds_bucket", text, re.MULTILINE)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(STOP_SECONDS) == 0
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(STOP_SECONDS) == 0
 
 
 def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None:
     """A second signal from the starter changes nothing."""
     (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
-    with running(tmp_path, "trains.nt") as (url, process):
-        os.killpg(process.pid, signal.SIGINT)
-        process.terminate()
-        assert process.wait(STOP_SECONDS) == 0
+    with RunningServer(tmp_path, "", "trains.nt") as server:
+        os.killpg(server.process.pid, signal.SIGINT)
+        server.process.terminate()
+        assert server.process.wait(STOP_SECONDS) == 0
         with pytest.raises(requests.ConnectionError):
-            requests.get(url, timeout=30)
+            requests.get(server.url, timeout=30)
 
 
 def test_an_interrupt_while_workers_start_says_nothing(tmp_path: Path) -> None:
@@ -101,7 +79,7 @@ def test_an_interrupt_while_workers_start_says_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "trains.nt", "--workers", "2", "--port", "0"],
         cwd=tmp_path,
-        env=environment(),
+        env=own_environment(),
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -158,25 +136,25 @@ def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> Non
 
     (tmp_path / "trains.nt").write_text("")
     with (
-        running(tmp_path, "trains.nt") as (url, process),
+        RunningServer(tmp_path, "", "trains.nt") as server,
         socket.create_server(("127.0.0.1", 0)) as other,
     ):
-        port = int(url.rpartition(":")[2].rstrip("/"))
+        port = server.port
         if sys.platform == "linux":
-            (worker,) = workers_of(process.pid)
+            (worker,) = workers_of(server.process.pid)
             mark = f"@tpf-server/127.0.0.1/{port}/{worker.pid}\n"
             assert mark in Path("/proc/net/unix").read_text()
         second = subprocess.run(
             [*COMMAND, "trains.nt", "--port", str(port), "--workers", "2"],
             cwd=tmp_path,
-            env=environment(),
+            env=own_environment(),
             capture_output=True,
             text=True,
             timeout=60,
         )
         reason = f"cannot listen on 127.0.0.1:{port}: Address already in use"
         assert (second.returncode, second.stderr) == (1, f"tpf-server: {reason}\n")
-        assert requests.get(url, timeout=30).ok
+        assert requests.get(server.url, timeout=30).ok
         assert refused_claim("127.0.0.1", port, wait) == reason
         taken = refused_claim("127.0.0.1", other.getsockname()[1], wait)
         assert taken.endswith(": Address already in use")

@@ -1,11 +1,11 @@
 """Readiness, metrics, log and end of a running server."""
 
-import re
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -13,12 +13,11 @@ import pytest
 import requests
 from click.testing import CliRunner
 
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, listens
 from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, workers_of
 from tests.support.served import Served
 from tests.support.stores import CREATED
 from tests.tpf_server.conftest import STATIC
-from tests.tpf_server.test_cli import COMMAND, environment
 from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import main
 from tpf_server.store.static.indexing import index_files
@@ -27,32 +26,27 @@ LINE = "<http://example.org/a> <http://example.org/p> <x:o> .\n"
 BODY = b'<x:s> <x:p> "1" .\n'
 
 
-@contextmanager
-def logged(folder: Path, *arguments: str) -> Iterator[tuple[str, Path]]:
-    """A server whose standard error is a file."""
-    log = folder / "log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments, "--port", "0"], cwd=folder, env=environment(), stderr=file
-        )
-    try:
-        ready = eventually(lambda: re.search(r"tpf-server: (http://\S+)", log.read_text()))
-        yield ready[1], log
-    finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
-
-
-def test_the_access_log_has_a_line_per_request(tmp_path: Path) -> None:
+def test_the_access_log_has_a_line_per_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.nt").write_text(LINE)
-    with logged(tmp_path, "a.nt", "--access-log") as (url, log):
-        requests.get(f"{url}a?page=0", timeout=30)
-        requests.head(f"{url}a", timeout=30)
-        requests.get(f"{url}%0aforged%1b[2J", timeout=30)
-    lines = [line for line in log.read_text().splitlines() if "readyz" not in line]
-    assert sum('"GET /a HTTP/1.1" 400' in line for line in lines) == 1
-    assert sum('"HEAD /a HTTP/1.1" 200' in line for line in lines) == 1
-    assert sum(r'"GET /\nforged\x1b[2J HTTP/1.1" 404' in line for line in lines) == 1
+    told = ""
+
+    def is_told(part: str) -> bool:
+        nonlocal told
+        told += capsys.readouterr().err
+        return part in told
+
+    with RunningServer(tmp_path, "", "a.nt", "--access-log") as server:
+        requests.get(f"{server.url}a?page=0", timeout=30)
+        requests.head(f"{server.url}a", timeout=30)
+        requests.get(f"{server.url}%0aforged%1b[2J", timeout=30)
+        for request, status in (
+            ("GET /a", 400), ("HEAD /a", 200), (r"GET /\nforged\x1b[2J", 404),
+        ):  # fmt: skip
+            line = f'"{request} HTTP/1.1" {status}'
+            eventually(partial(is_told, line))
+            assert told.count(line) == 1
 
 
 @pytest.mark.parametrize("end", [psutil.Process.terminate, psutil.Process.kill])
@@ -95,7 +89,7 @@ def publishing(server: RunningServer, length: int) -> Iterator[socket.socket]:
         assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(BODY[:5])
         server.process.terminate()
-        eventually(lambda: not accepts(server.port))
+        eventually(lambda: not listens(server.port))
         yield connection
 
 
@@ -118,15 +112,6 @@ def test_requests_under_way_are_finished_before_the_end_unless_the_parent_is_kil
         for process in alive:
             process.kill()
     assert not alive
-
-
-def accepts(port: int) -> bool:
-    """True where somebody listens on a port."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=30).close()
-    except OSError:
-        return False
-    return True
 
 
 def test_a_server_whose_stores_do_not_answer_is_not_ready(tmp_path: Path) -> None:

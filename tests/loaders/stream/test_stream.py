@@ -23,6 +23,7 @@ from tests.loaders.facts_server import Endpoint, facts_endpoint
 from tests.loaders.stream.test_event_source import Events, sse
 from tests.loaders.stream.test_event_source import serve as serve
 from tests.loaders.stream.test_records import METADATA
+from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tests.support.spark_cluster import PROJECT, SparkCluster
 from tests.support.webhdfs import serving_files
@@ -149,11 +150,7 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
     )
 
     def wait_for(receipt: int, job: "subprocess.Popen[bytes]") -> None:
-        end = time.monotonic() + 240
-        while receipts(tmp_path)[0] < receipt:
-            assert job.poll() is None, (tmp_path / "job.log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        eventually(lambda: receipts(tmp_path)[0] >= receipt, job)
 
     with serving_files(spark_cluster, files) as place:
         there = ("--host", spark_cluster.host)
@@ -239,11 +236,8 @@ def test_messages_of_mosquitto(
             )
 
         spool = tmp_path / "checkpoint" / "spool"
-        end = time.monotonic() + 240
-        while "Sending SUBACK to tpf-load-checkpoint" not in broker_log.read_text():
-            assert job.poll() is None, (tmp_path / "job.log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        subscribed = "Sending SUBACK to tpf-load-checkpoint"
+        eventually(lambda: subscribed in broker_log.read_text(), job)
         for number in range(4):
             send(number)
         endpoint.wait_for(2, job)
@@ -256,10 +250,7 @@ def test_messages_of_mosquitto(
         endpoint.wait_for(8, job)
         # What was read leaves the spool when the next micro-batch was published.
         removed = tmp_path / "checkpoint" / "spool-read"
-        end = time.monotonic() + 120
-        while not any(removed.iterdir()):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        eventually(lambda: any(removed.iterdir()), job)
         job.send_signal(signal.SIGINT)
         assert job.wait(120) == 0, (tmp_path / "job.log").read_text()
         assert sorted(line for posted in endpoint.facts.accepted for line in posted.lines) == lines

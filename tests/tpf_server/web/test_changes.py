@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -15,6 +14,7 @@ import pytest
 import requests
 
 from annotations.labels import Expiration, Fact
+from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tests.support.served import BASE, NOON, Served, quad
 from tpf_server.web import change_feed
@@ -175,13 +175,12 @@ def test_a_reader_that_stops_reading_loses_its_place(tmp_path: Path) -> None:
         talking = threading.Thread(target=talk)
         talking.start()
         try:
-            deadline = time.monotonic() + 120
-            while True:
+
+            def has_room() -> bool:
                 with requests.get(f"{server.url}data/changes", stream=True, timeout=60) as answer:
-                    if answer.status_code == 200:
-                        break
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+                    return answer.status_code == 200
+
+            eventually(has_room)
         finally:
             over.set()
             talking.join()

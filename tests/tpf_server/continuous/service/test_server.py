@@ -10,8 +10,7 @@ import requests
 from experiments.free_port import free_port
 from tests.support.continuous_site import ContinuousClient
 from tests.support.eventually import eventually
-from tests.support.running_server import TOKEN, RunningServer
-from tests.tpf_server.test_cli import COMMAND, environment
+from tests.support.running_server import COMMAND, TOKEN, RunningServer, own_environment
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 QUERY = """REGISTER QUERY count COMPUTED EVERY 100ms AS
@@ -62,7 +61,7 @@ def test_a_server_that_cannot_begin_its_queries_again_says_so_in_a_line(tmp_path
     done = subprocess.run(
         [*COMMAND, "--config", "server.toml", "--port", str(free_port())],
         cwd=tmp_path,
-        env=environment(),
+        env=own_environment(),
         capture_output=True,
         text=True,
         timeout=120,
