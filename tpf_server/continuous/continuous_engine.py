@@ -9,6 +9,7 @@ from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.languages.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.languages.rspql.rspql_query import WINDOW_CLOSE, ReportPolicy, TickPolicy
+from tpf_server.continuous.runtime.clock import ENDLESS, NEVER
 from tpf_server.continuous.runtime.delivery import Callback
 from tpf_server.continuous.runtime.elements.elements import (
     EARLIEST,
@@ -31,7 +32,6 @@ from tpf_server.continuous.runtime.records.records import RecordFeed
 from tpf_server.continuous.runtime.semantics import EngineLimits, EngineSettings, Semantics
 from tpf_server.continuous.runtime.tick_engine import TickEngine
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
-from tpf_server.continuous.runtime.windows.specification import NEVER
 
 __all__ = ["Engine", "EngineLimits", "EngineSettings", "InstantSettings", "RegisteredQuery"]
 
@@ -49,18 +49,18 @@ class Engine(TickEngine):
     @property
     def time(self) -> int | None:
         """The newest instant that elements or `advance` told; ``None`` before the first element."""
-        newest = max(self.front, self.instants.times.newest)
+        newest = self.clocks.newest
         return None if newest == NEVER else newest
 
     @property
     def present(self) -> int | None:
         """The present, if it is set: elements of later instants move no other stream."""
-        return None if self._limit == -NEVER else self._limit
+        present = self.clocks.present
+        return None if present == ENDLESS else present
 
     @present.setter
     def present(self, present: int | None) -> None:
-        self._limit = -NEVER if present is None else present
-        self.instants.times.present = present
+        self.clocks.present = ENDLESS if present is None else present
 
     @property
     def semantics(self) -> Semantics:
@@ -150,13 +150,6 @@ class Engine(TickEngine):
         """Start a parsed query in C-SPARQL or RSP-QL; see `register_csparql`."""
         said = query.registration
         name = self._begin(query, name if said is None else said.name)
-        if not self.instants.queries:
-            # Without any they were not told the time.
-            for each in self.streams.values():
-                if each.latest != NEVER:
-                    self.instants.times.came(each.name, each.latest)
-            if self._told is not None:
-                self.instants.times.tell(self._told)
         registered = self.instants.start(name, query, callback)
         self._begun(registered)
         if self._emitter.emitting:
@@ -311,7 +304,6 @@ class Engine(TickEngine):
     def delete_stream(self, name: str) -> None:
         super().delete_stream(name)
         self.instants.declarations.declared.pop(self.name(name), None)
-        self.instants.times.forget(self.name(name))
 
     def advance(self, timestamp: int | datetime) -> None:
         """Let time pass without an arrival: all elements until then have come.
@@ -322,16 +314,12 @@ class Engine(TickEngine):
         self._check_open()
         at = milliseconds(timestamp) - self._waiting.lateness
         self._release(self._waiting.until(at))
-        instants, plans = self.instants, self._plans.plans
-        first = self.makes_first
-        if first:
-            self._advance(at)
+        instants = self.instants
         # What is answered for earlier instants others must see before this one; and what these
         # make of it then must be seen before answers for this one.
-        if instants.queries and plans:
+        if instants.queries and self._plans.plans and not self.makes_first:
             instants.advance(at - 1)
-        if not first and (plans or not instants.queries):
-            self._advance(at)
+        self._advance(at)
         if instants.queries:
             instants.advance(at)
 

@@ -1,15 +1,14 @@
 """Streams, their windows and the plans over these, moved on by arrivals and time."""
 
-import heapq
-import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from annotations.terms import Term
+from tpf_server.continuous.runtime.clock import ENDLESS, NEVER, ReorderBuffer, StreamClocks, Waits
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import (
     ContinuousError,
@@ -32,66 +31,9 @@ from tpf_server.continuous.runtime.query_engine import QueryEngine
 from tpf_server.continuous.runtime.semantics import EngineLimits, EngineSettings
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.windows.matchers import EncodedTriple, Watermark
-from tpf_server.continuous.runtime.windows.specification import NEVER
 from tpf_server.continuous.runtime.windows.streams import ElementStream
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 from tpf_server.continuous.runtime.windows.window_registry import WindowRegistry
-
-# Put items that come out of order into the order of time, as long as they are not too late.
-
-ItemT = TypeVar("ItemT")
-
-
-class ReorderBuffer(Generic[ItemT]):
-    """Hold items back until no older one may come.
-
-    Items of all streams share one order. Those of a stream that is behind the others by more than
-    the lateness (milliseconds) get their own, until it has caught up.
-    """
-
-    def __init__(self, lateness: int) -> None:
-        self.lateness = lateness
-        self._waiting: list[tuple[int, int, ItemT]] = []
-        self._behind: dict[Hashable, list[tuple[int, int, ItemT]]] = {}
-        self._order = itertools.count()
-        self.newest: int | None = None
-        self._newest_of: dict[Hashable, int] = {}
-
-    def add(self, stream: Hashable, at: int, item: ItemT) -> Iterator[tuple[int, ItemT]]:
-        """Add an item of a stream; yield those that need not wait any longer."""
-        newest = at if self.newest is None else max(self.newest, at)
-        own = self._newest_of[stream] = max(self._newest_of.get(stream, at), at)
-        if own < newest - self.lateness:
-            waiting = self._behind.setdefault(stream, [])
-            heapq.heappush(waiting, (at, next(self._order), item))
-            return _until(waiting, own - self.lateness)
-        self.newest = newest
-        for each in (*self._behind.pop(stream, ()), (at, next(self._order), item)):
-            heapq.heappush(self._waiting, each)
-        return _until(self._waiting, newest - self.lateness)
-
-    def until(self, at: int) -> Iterator[tuple[int, ItemT]]:
-        """Yield those up to an instant, in the order of time; of equal times, as they came."""
-        for waiting in self._behind.values():
-            # What is later goes on to wait in the order of its stream.
-            while waiting and waiting[0][0] <= at:
-                heapq.heappush(self._waiting, heapq.heappop(waiting))
-        return _until(self._waiting, at)
-
-    def drop(self, stream: Hashable) -> None:
-        """Drop what a stream has in an order of its own, and its time."""
-        self._behind.pop(stream, None)
-        self._newest_of.pop(stream, None)
-
-    def rest(self) -> Iterator[tuple[int, ItemT]]:
-        return iter(()) if self.newest is None else self.until(self.newest)
-
-
-def _until(waiting: list[tuple[int, int, ItemT]], at: int) -> Iterator[tuple[int, ItemT]]:
-    while waiting and waiting[0][0] <= at:
-        time, _, item = heapq.heappop(waiting)
-        yield time, item
-
 
 # What happens when an element arrives, and when time passes.
 #
@@ -276,8 +218,7 @@ class TickEngine(QueryEngine):
     """Streams, their windows and the plans over these, moved on by arrivals.
 
     Attributes:
-        front: the newest instant of elements or `advance`, in milliseconds since 1970; `NEVER`
-            before the first element.
+        clocks: of its streams.
         dropped: count of elements older than the newest of their stream, or than `advance`.
         reorders: elements wait for late ones.
         abandoned: no more elements are to come, because the engine is about to be closed.
@@ -292,14 +233,12 @@ class TickEngine(QueryEngine):
         instants: InstantSettings = _INSTANTS,
     ) -> None:
         super().__init__(settings, limits)
-        self.front = NEVER
-        self._limit = -NEVER
-        self._told: int | None = None
         self.arrivals = 0
         self.dropped = 0
         self.reorders = bool(settings.lateness)
         self.abandoned = False
         self.streams: dict[Term, ElementStream] = {}
+        self.clocks = StreamClocks(self.streams, Waits(patience=instants.patience))
         self._waiting: ReorderBuffer[_Coming] = ReorderBuffer(settings.lateness)
         watermark = Watermark()
         self._windows = WindowRegistry(self.stream, watermark, self.streams)
@@ -327,7 +266,7 @@ class TickEngine(QueryEngine):
         self._records: WeakSet[object] = WeakSet()
         self.static.on_change(self._changing)
         self.instants = InstantQueries(
-            self, instants, skip_idle=settings.skip_idle, made=self._made_at_instant
+            self, self.clocks, instants, skip_idle=settings.skip_idle, made=self._made_at_instant
         )
 
     def _changing(self, change: GraphChange) -> Callable[[], None]:
@@ -336,7 +275,7 @@ class TickEngine(QueryEngine):
         def finish() -> None:
             with self.dictionary.permanently():
                 finishing()
-            self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
+            self._emit_changes()
             self.forgetting.sweep_where_due()
 
         return finish
@@ -366,8 +305,8 @@ class TickEngine(QueryEngine):
             if not _IRI.fullmatch(term):
                 raise StreamNameError(f"not an IRI: {term}")
             stream_of_name = self.streams[term] = ElementStream(term)
-            if self._told is not None:
-                stream_of_name.tell(self._told, self.front)
+            if self.clocks.told != NEVER:
+                stream_of_name.tell(self.clocks.told, self.clocks.front)
             with self.dictionary.permanently():
                 for plan in self._plans.stream_came(term):
                     self._housekeeping.added(plan)
@@ -380,7 +319,12 @@ class TickEngine(QueryEngine):
             raise UnknownStreamError(f"there is no stream {term}")
         self._waiting.drop(self.streams.pop(term))
         self._plans.stream_gone(term)
-        self._emitter.emit(self.arrivals, 0 if self.front == NEVER else self.front)
+        self._emit_changes()
+
+    def _emit_changes(self) -> None:
+        """Emit what neither an element nor time has changed."""
+        front = self.clocks.front
+        self._emitter.emit(self.arrivals, 0 if front == NEVER else front)
 
     def settle(self) -> None:
         """Give the operators the rows that plans have as columns."""
@@ -443,7 +387,7 @@ class TickEngine(QueryEngine):
     def position(self, name: str) -> StreamPosition:
         """Return the state that all elements before the next one of a stream have left in time."""
         return StreamPosition(
-            self.arrivals, self.front, self.stream(name).latest, self._waiting.newest
+            self.arrivals, self.clocks.front, self.stream(name).latest, self._waiting.newest
         )
 
     def resume(self, name: str, position: StreamPosition) -> None:
@@ -453,12 +397,12 @@ class TickEngine(QueryEngine):
         self.settle()
         if position.newest is not None:
             self._release(self._waiting.until(position.newest - self.lateness))
-        if position.front > self.front:
+        if position.front > self.clocks.front:
             self._pass_until(position.front + 1)
             self._pass(position.front)
         stream = self.stream(name)
         stream.latest = max(stream.latest, position.latest)
-        stream.settle(self.front)
+        stream.settle(self.clocks.front)
         self.arrivals, self._waiting.newest = position.arrivals, position.newest
 
     @property
@@ -498,11 +442,17 @@ class TickEngine(QueryEngine):
                 if self.makes_first:
                     self.settle()
                     self.reach(stream, at)
+                stream.came(at)
                 instants.arrive(stream.name, triples, at, graph)
             finally:
                 self.arriving.pop()
         if self._plans.plans or not instants.queries:
             self._tick(stream, triples, at)
+        elif stream.plain and self.clocks.front <= at <= self.clocks.present:
+            # No windows are there to be moved.
+            self.clocks.front = stream.latest = at
+        elif at >= stream.latest:
+            self._move(stream, at)
 
     def _made_at_instant(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
         """Let in what a query has made that answers at instants, and has let in itself."""
@@ -514,11 +464,12 @@ class TickEngine(QueryEngine):
 
         First expiries, then what waited for its time.
         """
-        front = self.front
-        if front <= at <= self._limit and stream.plain:
-            stream.latest = at
+        clocks = self.clocks
+        front = clocks.front
+        if front <= at <= clocks.present and stream.plain:
+            stream.newest = stream.latest = at
             if at != front:
-                self.front = at
+                clocks.front = at
                 # As `WindowRegistry.expire` does, without the call.
                 for log, width, each in self._timed:
                     if log and log[0][0] < at - width:
@@ -531,7 +482,6 @@ class TickEngine(QueryEngine):
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
-        stream.elements += 1
         stream.triples += triples
         plans = self._plans
         if plans.early or self.ticking:
@@ -541,18 +491,20 @@ class TickEngine(QueryEngine):
         return True
 
     def _move(self, stream: ElementStream, at: int) -> None:
-        front = max(self.front, min(at, self._limit))
+        clocks = self.clocks
+        front = max(clocks.front, min(at, clocks.present))
         lag = max(0, front - at)
-        back = at < stream.at(self.front)
+        back = at < stream.at(clocks.front)
         moved = back or lag != stream.lag
-        stream.latest, stream.lag = at, lag
+        stream.newest = stream.latest = at
+        stream.lag = lag
         if back:
             for window in stream.inputs:
                 window.set_back(at)
         if moved:
             self._windows.moved(stream)
-        if front != self.front:
-            self.front = front
+        if front != clocks.front:
+            clocks.front = front
             self._windows.expire(front)
         self._expire_of((stream,))
         stream.settle(front)
@@ -564,7 +516,7 @@ class TickEngine(QueryEngine):
         instant before the one of last time says that the clock was set back: nothing moves, and
         elements from then on are not late.
         """
-        front = self.front
+        front = self.clocks.front
         until = min(at, front)
         behind = [each for each in self.streams.values() if each.at(front) < until]
         if behind:
@@ -576,66 +528,49 @@ class TickEngine(QueryEngine):
         if fused is not None and at > front:
             fused.advance(at, lambda instant, _: self._emit_at(instant))
         self._pass_until(at + 1)
-        self._told = at
         for each in self.streams.values():
             each.tell(at, max(at, front))
         if at > front:
             self._pass(at)
+        self.clocks.told = at
 
     def reach(self, stream: ElementStream, at: int) -> None:
         """Stop at each instant before another at which a window changes, to report it."""
         if at >= stream.latest:
             if stream.lag:
                 self._catch_up((stream,), at)
-            self._pass_until(min(at, self._limit + 1))
-            self._catch_up_to((stream,), at)
+            self._pass_until(min(at, self.clocks.present + 1))
+            self._pass_until(at, (stream,))
 
-    def _pass_until(self, at: int) -> None:
-        while (boundary := self._boundary(at)) is not None:
-            self._pass(boundary, partial(Plan.slides_to, at=boundary))
+    def _pass_until(self, at: int, streams: Collection[ElementStream] | None = None) -> None:
+        """Move to each instant before another at which something changes, or only some streams."""
+        while (boundary := self._boundary(at, streams)) < at:
+            if streams is None:
+                self._pass(boundary, partial(Plan.slides_to, at=boundary))
+            else:
+                moved = self._move_to(streams, boundary)
+                self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
 
-    def _boundary(self, before: int) -> int | None:
-        ticking = self._plans.ticking
-        if self._plans.awake and self._pending() and self.front + 1 < before:
-            return self.front + 1
-        boundary = self._windows.boundary(before)
-        if ticking.repeating:
-            own = ticking.boundary(self.front, before if boundary is None else boundary)
-            boundary = boundary if own is None else own
-        if ticking.netting:
-            # Last: windows let go what is too old by then.
-            gone = self._windows.next_gone(before if boundary is None else boundary)
-            boundary = boundary if gone is None else gone
-        return boundary
+    def _boundary(self, before: int, streams: Collection[ElementStream] | None) -> int:
+        plans, front = self._plans, self.clocks.front
+        if plans.awake and front != NEVER and plans.pending():
+            # A plan that emits differences has some already, because it is new.
+            now = front if streams is None else min(each.at(front) for each in streams)
+            return min(before, now + 1)
+        before = self._windows.boundary(before, streams)
+        if plans.ticking.repeating:
+            before = plans.ticking.boundary(front, before, streams)
+        # Last: windows let go what is too old by then.
+        return self._windows.next_gone(before, streams) if plans.ticking.netting else before
 
     def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
         """Move streams that are behind to the time of the engine, or to an instant before it."""
-        self._catch_up_to(streams, min(at, self.front + 1))
-        if at > self.front:
-            self._move_to(streams, self.front)
-
-    def _catch_up_to(self, streams: Collection[ElementStream], at: int) -> None:
-        while (boundary := self._boundary_of(streams, at)) is not None:
-            moved = self._move_to(streams, boundary)
-            self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
-
-    def _pending(self) -> bool:
-        """True if a plan that emits differences has some already, because it is new."""
-        return self.front != NEVER and self._plans.pending()
-
-    def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
-        instants = [
-            self._windows.boundary(before, streams),
-            self._windows.next_gone_of(streams, before),
-            self._plans.ticking.boundary(self.front, before, streams),
-        ]
-        if self._plans.awake and self._pending():
-            soonest = min(each.at(self.front) for each in streams) + 1
-            instants.append(soonest if soonest < before else None)
-        return min((each for each in instants if each is not None), default=None)
+        self._pass_until(min(at, self.clocks.front + 1), streams)
+        if at > self.clocks.front:
+            self._move_to(streams, self.clocks.front)
 
     def _finish(self) -> None:
-        while (boundary := self._windows.boundary(None)) is not None:
+        while (boundary := self._windows.boundary(ENDLESS, gone=False)) != ENDLESS:
             self._pass_until(boundary + 1)
 
     # -------------------------------------------------------------------------------- ticks
@@ -656,7 +591,7 @@ class TickEngine(QueryEngine):
 
     def _pass(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
         """Move to a later instant without an arrival; for `slides` see `_changed`."""
-        self.front = at
+        self.clocks.front = at
         self._windows.expire(at)
         self._changed(at, slides)
 
@@ -664,12 +599,12 @@ class TickEngine(QueryEngine):
         """Move some streams to a later instant; return those that were not there yet."""
         moved = []
         for stream in streams:
-            if stream.at(self.front) < at:
+            if stream.at(self.clocks.front) < at:
                 moved.append(stream)
-                stream.lag = max(0, self.front - at)
-                if at > self.front:
+                stream.lag = max(0, self.clocks.front - at)
+                if at > self.clocks.front:
                     stream.latest = at
-                stream.settle(self.front)
+                stream.settle(self.clocks.front)
                 self._windows.moved(stream)
         self._expire_of(streams)
         return moved
@@ -678,7 +613,7 @@ class TickEngine(QueryEngine):
         for stream in streams:
             for window in stream.inputs:
                 if window.moves and window.log:
-                    window.expire(self.front)
+                    window.expire(self.clocks.front)
 
     def _changed(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
         """After expiries, let others into windows and emit the changes.
@@ -719,7 +654,7 @@ class TickEngine(QueryEngine):
             plan.flush()
         self._plans.phase.inserting = True
         if self.ticking:
-            self._windows.admit(self.front)
+            self._windows.admit(self.clocks.front)
 
     # ------------------------------------------------------------------------------ batches
 
@@ -736,7 +671,11 @@ class TickEngine(QueryEngine):
     def fuse(self, fused: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
         """Give records to plans, one after the other; return how many arrived."""
         times = rows.times
-        late = times[0] < self.front or times[-1] > self._limit or (times[1:] < times[:-1]).any()
+        late = (
+            times[0] < self.clocks.front
+            or times[-1] > self.clocks.present
+            or (times[1:] < times[:-1]).any()
+        )
         # Where a window might become too long it is looked at more often.
         long = len(times) > fused.room(self.limits.window_rows)
         if late or long or not stream.plain:
@@ -750,9 +689,8 @@ class TickEngine(QueryEngine):
 
         def passed(at: int, count: int) -> None:
             if count:
-                stream.latest = at
+                stream.newest = stream.latest = at
             self.arrivals += count
-            stream.elements += count
             stream.triples += count * triples
             self._emit_at(at)
 
@@ -773,7 +711,7 @@ class TickEngine(QueryEngine):
         self._plans.phase.inserting = False
 
     def _emit_at(self, at: int) -> None:
-        self.front = at
+        self.clocks.front = at
         if self._plans.awake:
             self._emitter.emit(self.arrivals, at)
         if self._plans.exceeded:

@@ -18,6 +18,7 @@ from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.languages.rspql.parser import parse_report
 from tpf_server.continuous.languages.rspql.rspql_query import ReportPolicy, TickPolicy
+from tpf_server.continuous.runtime.clock import Waits
 from tpf_server.continuous.runtime.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
@@ -103,9 +104,9 @@ class _Deferred:
         if self._made is not None:
             self._made.arrive(stream, triples, at)
 
-    def advance(self, until: int) -> None:
+    def advance(self, told: int | None, present: int | None) -> None:
         if self._made is not None:
-            self._made.advance(until)
+            self._made.advance(told, present)
 
     def close(self) -> None:
         if self._made is not None:
@@ -246,6 +247,7 @@ def _executors(
             (Path(settings.data_dir) / name).resolve(),
             lock,
             base=engine.base,
+            waits=Waits(settings.stream_lateness, settings.stream_patience),
             master=settings.spark_master,
             shared=settings.spark_work,
         )

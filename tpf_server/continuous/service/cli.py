@@ -565,7 +565,7 @@ def run(
             raise typer.BadParameter("only C-SPARQL runs on Spark")
         settings = EngineSettings(
             semantics=SEMANTICS.get(policy, CQELS),
-            lateness=lateness if policy in SEMANTICS else 0,
+            lateness=lateness,
             routing=cast(Routing, _check(routing, ROUTINGS)),
             kernel=cast(Kernel, _check(kernel, KERNELS)),
         )
@@ -576,10 +576,7 @@ def run(
         elif policy == RSPQL:
             late = "came after the evaluation"
             read = partial(parse_rspql, report=parse_report(report), tick=tick_policy)
-        instants = InstantSettings(
-            lateness=lateness,
-            rules=RULES_ON_SPARK if engine is _EngineName.SPARK else RULES,
-        )
+        instants = InstantSettings(rules=RULES_ON_SPARK if engine is _EngineName.SPARK else RULES)
         native = replay.engine(settings, instants)
         if explain:
             assert not isinstance(out, ArrowFile)

@@ -117,8 +117,6 @@ class SharedStreams:
         count["dropped"] += self._engine.dropped - dropped
         if newest is not None:
             self._newest = newest if self._newest is None else max(self._newest, newest)
-            if self._engine.instants.queries:
-                self._engine.instants.times.came(stream, newest)
         return True
 
     def _feed(self, stream: Term, predicates: tuple[Term, ...]) -> RecordFeed:
@@ -159,11 +157,8 @@ class SharedStreams:
 
     def end_batch(self) -> None:
         """Let executors process the elements that came."""
-        if self._newest is not None:
-            present = self._engine.present
-            newest = self._newest if present is None else min(self._newest, present)
-            for each in self._executors:
-                each.advance(newest - 1 - self._engine.lateness)
+        for each in self._executors:
+            each.advance(None, self._engine.present)
 
     def _count(self, stream: Term, triples: TripleTexts) -> Counter[str]:
         count = self._counts[stream]
@@ -175,4 +170,4 @@ class SharedStreams:
         """Move time: all elements up to an instant have come, but for late ones."""
         self._engine.advance(until)
         for each in self._executors:
-            each.advance(until - self._engine.lateness)
+            each.advance(until, self._engine.present)

@@ -8,6 +8,7 @@ Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a time
 that everything up to it has come (punctuation).
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import value_of
 from tpf_client.sparql.scopes import in_scope
+from tpf_server.continuous.runtime.clock import ENDLESS, NO_WAITS, StreamClock, StreamClocks, Waits
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.builder import TooManyStaticError
 from tpf_server.continuous.runtime.instants.csparql_query import (
@@ -86,13 +88,13 @@ class WindowQuery:
         self.last: int | None = None
         self.shape, self.constants = Shape.of(graph, version)
 
-    def due(self, closed: Mapping[Term, int]) -> tuple[int, ...]:
+    def due(self, clocks: StreamClocks) -> tuple[int, ...]:
         """The instants up to which all elements have come."""
         after = self.last if self.first is None else self.first - 1
-        if after is None or any(each.stream not in closed for each in self.graph.clauses):
+        if after is None:
             return ()
-        until = min(closed[each.stream] for each in self.graph.clauses)
-        return tuple(self.graph.instants.between(after, until))
+        streams = {each.stream for each in self.graph.clauses}
+        return tuple(self.graph.instants.between(after, clocks.passed(streams, streams)))
 
     def answered(self, until: int) -> None:
         self.first, self.last = None, until
@@ -362,20 +364,21 @@ class MicroBatches:
     """The elements of streams, and the queries over them.
 
     Args:
-        lateness: in milliseconds of stream time.
+        waits: of queries.
         strict: a malformed line is an error; otherwise it is counted.
 
     Attributes:
-        closed: the timestamp up to which all elements of each stream have come.
         malformed: the malformed lines of the last batch.
     """
 
-    def __init__(self, session: SparkSession, *, lateness: int = 0, strict: bool = True) -> None:
+    def __init__(
+        self, session: SparkSession, waits: Waits = NO_WAITS, *, strict: bool = True
+    ) -> None:
         self.progress = Progress()
-        self.closed: dict[Term, int] = {}
         self.malformed: DataFrame | None = None
         self._session = session
-        self._lateness = lateness
+        self._streams: defaultdict[Term, StreamClock] = defaultdict(StreamClock)
+        self._clocks = StreamClocks(self._streams, waits)
         self._strict = strict
         self._retained: list[_Retained] = []
         self._plans: dict[tuple[WindowQuery, ...], SharedPlan] = {}
@@ -396,10 +399,11 @@ class MicroBatches:
         number: int,
         files: Mapping[Term, Sequence[str]],
         queries: Sequence[WindowQuery],
-        until: int | None = None,
+        told: int | None = None,
+        present: int | None = None,
         timestamps: Mapping[Term, Sequence[int]] | None = None,
     ) -> list[Answered]:
-        """Take files of streams, complete `until`; answer the instants that are due.
+        """Take files of streams, of which all up to `told` have come; answer what is due.
 
         Where the `timestamps` of all lines are known, they are elements, and not counted on Spark.
 
@@ -409,13 +413,11 @@ class MicroBatches:
         counts = self._read(number, files, queries, timestamps)
         for each in counts:
             if each.last is not None:
-                self._close(each.stream, each.last - 1 - self._lateness)
+                self._streams[each.stream].came(each.last)
             if each.until is not None:
-                self._close(each.stream, each.until)
-        for query in queries if until is not None else ():
-            for clause in query.graph.clauses:
-                assert until is not None
-                self._close(clause.stream, until)
+                self.complete(each.stream, each.until)
+        self._clocks.told = self._clocks.told if told is None else told
+        self._clocks.present = ENDLESS if present is None else present
         before = self.progress
         self.progress = Progress(
             before.batches + 1,
@@ -434,8 +436,14 @@ class MicroBatches:
         for plan in self._plans.values():
             plan.close()
 
-    def _close(self, stream: Term, until: int) -> None:
-        self.closed[stream] = max(until, self.closed.get(stream, until))
+    @property
+    def completed(self) -> dict[Term, int]:
+        """The timestamp up to which all elements of each stream have come."""
+        return {each: self._clocks.passed((each,), ()) for each in self._streams}
+
+    def complete(self, stream: Term, until: int) -> None:
+        """Note that all elements of a stream up to a timestamp have come."""
+        self._streams[stream].came(until + 1 + self._clocks.waits.lateness)
 
     def _read(
         self,
@@ -510,7 +518,7 @@ class MicroBatches:
         groups: dict[tuple[Shape, tuple[int, ...], int], list[WindowQuery]] = {}
         oldest = min(self.retained, default=0)
         for query in queries:
-            if instants := query.due(self.closed):
+            if instants := query.due(self._clocks):
                 key = (query.shape, instants, max(query.since, oldest))
                 groups.setdefault(key, []).append(query)
         plans = {

@@ -26,6 +26,7 @@ from tpf_client.sparql.rewrite.visitor import exists_in, patterns_in
 from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import tokenize
 from tpf_server.continuous.languages.csparql.parser import parse
+from tpf_server.continuous.runtime.clock import ENDLESS, Waits
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.builder import has_static
 from tpf_server.continuous.runtime.instants.csparql_query import (
@@ -361,7 +362,8 @@ class SparkExecution:
         self._is_stream = is_stream and form != "SELECT"
         self._session = session
         self._directory = directory
-        self._lateness = lateness
+        # Of files that are there nobody says how far they are behind others.
+        self._waits = Waits(lateness, ENDLESS)
         self._strict = strict and rejects is None
         self._rejects = rejects
         self._on_answer = on_answer
@@ -407,7 +409,7 @@ class SparkExecution:
     def _opened(self, most: int | None) -> tuple[MicroBatches, Callable[[], bool]]:
         """Resume; return what takes the next batch, and tells if there was one."""
         _, query = self._window_query()
-        batches = MicroBatches(self._session, lateness=self._lateness, strict=self._strict)
+        batches = MicroBatches(self._session, self._waits, strict=self._strict)
         self.results.make()
         folders = {stream: folder_of(path, self._session) for stream, path in self._streams.items()}
         for folder in folders.values():
@@ -445,7 +447,8 @@ class SparkExecution:
             query.last = self.results.last_before(number)
             for each in state["retained"]:
                 batches.restore(each, paths(noted[each]), [query])
-            batches.closed.update(state["closed"])
+            for stream, until in state["closed"].items():
+                batches.complete(Term(stream), until)
 
         def step() -> bool:
             nonlocal number
@@ -490,7 +493,7 @@ class SparkExecution:
         if self._rejects is not None and batches.malformed is not None:
             lines = (f"{row[0]}\n" for row in batches.malformed.toLocalIterator())
             folder_of(self._rejects, self._session).write(f"{number:09d}.txt", lines)
-        state = {"batch": number, "closed": batches.closed, "retained": batches.retained}
+        state = {"batch": number, "closed": batches.completed, "retained": batches.retained}
         self._folder.write(_STATE, [json.dumps(state)])
 
 

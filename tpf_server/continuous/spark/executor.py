@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from annotations.terms import Term
+from tpf_server.continuous.runtime.clock import NO_WAITS, Waits
 from tpf_server.continuous.runtime.elements.elements import canonical_term
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
@@ -35,10 +36,11 @@ from tpf_server.spark.session import JAVA_ENDED, ExecutorWatch, SparkSettings, j
 
 
 class _Files(NamedTuple):
-    """Lines of streams for a batch."""
+    """Lines of streams for a batch, and what was said of time."""
 
     lines: Mapping[Term, list[str]]
-    until: int
+    told: int | None = None
+    present: int | None = None
 
 
 MOST_WAITING: Final = 1_000_000
@@ -55,14 +57,15 @@ class SparkJob:
         ended: set when everything is removed.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, waits: Waits) -> None:
         self.place = place
+        self.waits = waits
         self.queries: list[SparkQuery] = []
         self.batches: MicroBatches | None = None
         self.watch: ExecutorWatch | None = None
         self.ended = threading.Event()
         self._lines: dict[Term, list[str]] = {}
-        self._until: int | None = None
+        self._answered: int | None = None
         self.behind = 0
         self._waiting: deque[_Files | SparkQuery] = deque()
         self._changed = threading.Condition()
@@ -77,7 +80,8 @@ class SparkJob:
 
     def add(self, query: "SparkQuery") -> None:
         """Add a query; it sees what arrives from now on."""
-        self._hand_on()
+        if self._lines:
+            self._hand_on(None, None)
         self.queries.append(query)
         self._put(query)
 
@@ -85,24 +89,23 @@ class SparkJob:
         self.behind += len(lines)
         if self.behind <= MOST_WAITING:
             self._lines.setdefault(stream, []).extend(lines)
-        if self._until is None:
-            self._until = at - 1
+        if self._answered is None:
+            self._answered = at - 1
 
-    def advance(self, until: int) -> None:
+    def advance(self, told: int | None, present: int | None) -> None:
         """Hand on elements and progress, where they matter to a query."""
-        if self._until is None:
+        answered = self._answered
+        if answered is None:
             return  # queries are evaluated from the first element on
-        due = any(
-            each.query.instants.after(self._until) <= until for each in self.queries if each.active
-        )
-        if due or self._lines:
-            self._until = max(self._until, until)
-            self._hand_on()
+        until = answered if told is None else max(answered, told - self.waits.lateness)
+        running = [each for each in self.queries if each.active]
+        if self._lines or any(each.query.instants.after(answered) <= until for each in running):
+            self._answered = until
+            self._hand_on(told, present)
 
-    def _hand_on(self) -> None:
-        if self._until is not None:
-            self._put(_Files(self._lines, self._until))
-            self._lines = {}
+    def _hand_on(self, told: int | None, present: int | None) -> None:
+        self._put(_Files(self._lines, told, present))
+        self._lines = {}
 
     def _put(self, item: "_Files | SparkQuery") -> None:
         with self._changed:
@@ -213,6 +216,7 @@ class SparkExecutor:
         lock: AbstractContextManager[Any],
         *,
         base: str,
+        waits: Waits = NO_WAITS,
         session: Callable[[], AbstractContextManager[Any]] | None = None,
         master: str = "local[*]",
         shared: str = "",
@@ -222,6 +226,7 @@ class SparkExecutor:
         self._place = shared.rstrip("/") or str(work)
         self._lock = lock
         self._base = base
+        self._waits = waits
         self._own = session is None
         self._master = master
         self._open = session or (lambda: continuous_session(master, work / "spark"))
@@ -258,7 +263,7 @@ class SparkExecutor:
         job = next((each for each in self._jobs if each.active), None)
         if job is None:
             self._number += 1
-            job = SparkJob(f"{self._place}/queries{self._number}")
+            job = SparkJob(f"{self._place}/queries{self._number}", self._waits)
             self._jobs.append(job)
             life = threading.Thread(target=self._run, args=(job,), name="Spark", daemon=True)
         else:
@@ -293,7 +298,7 @@ class SparkExecutor:
             with self._started() as session:
                 folder = folder_of(job.place, session)
                 folder.make()
-                job.batches = MicroBatches(session)
+                job.batches = MicroBatches(session, job.waits)
                 job.watch = self._watch
             with asking_java():
                 self._batches(job, folder)
@@ -336,7 +341,8 @@ class SparkExecutor:
                     number,
                     {stream: [f"{folder.url}/{name}"] for stream, name in paths.items()},
                     [each.windows for each in taken],
-                    max(each.until for each in files),
+                    max((each.told for each in files if each.told is not None), default=None),
+                    files[-1].present,
                     {
                         stream: [int(each.partition("\t")[0]) for each in lines[stream]]
                         for stream in lines
@@ -410,10 +416,10 @@ class SparkExecutor:
             for each in readers:
                 each.arrive(stream, lines, at)
 
-    def advance(self, until: int) -> None:
+    def advance(self, told: int | None, present: int | None) -> None:
         for each in self._jobs:
             if each.active:
-                each.advance(until)
+                each.advance(told, present)
 
     def close(self) -> None:
         """End all jobs, then Spark, in a thread: they may wait for the caller's lock."""

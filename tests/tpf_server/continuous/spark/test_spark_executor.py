@@ -13,6 +13,7 @@ from annotations.terms import Term
 from tests.support.continuous_site import Site
 from tests.support.csparql_spark import settings
 from tests.support.eventually import eventually
+from tpf_server.continuous.runtime.clock import NO_WAITS, Waits
 from tpf_server.continuous.runtime.errors import ContinuousError
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -31,10 +32,10 @@ class OnSpark(Site):
 
     Args:
         spark: its session; ``None``: it never starts.
-        work, shared: see `SparkExecutor`.
+        work, shared, waits: see `SparkExecutor`.
     """
 
-    def __init__(self, spark: Any, work: Path, shared: str = "") -> None:
+    def __init__(self, spark: Any, work: Path, shared: str = "", waits: Waits = NO_WAITS) -> None:
         # Only with PySpark can it be imported.
         from tpf_server.continuous.spark.executor import SparkExecutor
 
@@ -50,12 +51,14 @@ class OnSpark(Site):
         def executors(lock: Any) -> Any:
             static, base = self.engine.static, self.engine.base
             made = SparkExecutor(
-                static, work, lock, base=base, every=0.1, shared=shared, session=session
-            )
+                static, work, lock, base=base, every=0.1, shared=shared, session=session,
+                waits=waits,
+            )  # fmt: skip
             return {"spark": made}, "native"
 
-        policies = {"time": "elements", "backlog": 10_000}
-        super().__init__(policies=policies, body=100_000, executors=executors)
+        policies = {"time": "elements", "backlog": 10_000, "lateness": waits.lateness}
+        patience = {"patience": waits.patience}
+        super().__init__(policies=policies, periodic=patience, body=100_000, executors=executors)
         self.engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
 
     def jobs(self) -> list[Any]:
@@ -65,9 +68,10 @@ class OnSpark(Site):
     def begin(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
         return self.register(text.format(name), engine=engine)
 
-    def come(self, *elements: tuple[int, str]) -> None:
+    def come(self, *elements: tuple[int, str], stream: str = "s") -> None:
         triples = [(at, [f"<urn:{who}>", "<urn:at>", "<urn:x>"]) for at, who in elements]
-        answer = self.push(*({"timestamp": at, "triple": triple} for at, triple in triples))
+        lines = ({"timestamp": at, "triple": triple} for at, triple in triples)
+        answer = self.push(*lines, name=stream)
         assert answer.ok, answer.text
 
     def state(self, name: str) -> Any:
@@ -81,8 +85,10 @@ class OnSpark(Site):
 @pytest.fixture
 def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OnSpark]:
     settings(spark)
-    shared = f"file://{tmp_path}/shared/" if getattr(request, "param", None) == "url" else ""
-    made = OnSpark(spark, tmp_path / "spark", shared)
+    parameter = getattr(request, "param", None)
+    shared = f"file://{tmp_path}/shared/" if parameter == "url" else ""
+    waits = parameter if isinstance(parameter, Waits) else NO_WAITS
+    made = OnSpark(spark, tmp_path / "spark", shared, waits)
     yield made
     left = made.jobs()
     made.service.close()
@@ -120,6 +126,24 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: OnSpark, tmp_path
     assert list((tmp_path / "shared").iterdir()) == []
     site.come((61, "eve"))
     assert site.state("here")["state"] == "running"
+
+
+@pytest.mark.parametrize("site", [Waits(lateness=15), Waits(patience=30), NO_WAITS], indirect=True)
+def test_queries_wait_for_late_elements_and_for_streams_behind_others(site: OnSpark) -> None:
+    text = TEXT.replace("{{ ?a", "FROM STREAM <o> [RANGE 20ms STEP 10ms] {{ ?a")
+    for name, engine in (("here", "native"), ("there", "spark")):
+        assert site.begin(name, engine, text).status_code == 201
+    eventually(lambda: site.state("there")["state"] == "running")
+    elements = ((101, "ann", "s"), (124, "bob", "s"), (112, "eve", "o"), (118, "joe", "s"))
+    for number, (at, who, stream) in enumerate((*elements, (190, "ann", "s"), (190, "ann", "o"))):
+        site.come((at, who), stream=stream)
+        # Each is a batch of its own.
+        eventually(lambda lines=number + 1: site.state("there")["job"]["lines"] == lines)
+    eventually(lambda: len(site.answers("there")) >= 2)
+    assert site.answers("there")[:2] == site.answers("here")[:2]
+    waited = site.engine.lateness or site.engine.clocks.waits.patience
+    counts = [len(rows) for _, rows in site.answers("there")[:2]]
+    assert counts == ([1, 3] if waited else [1, 1])
 
 
 def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:

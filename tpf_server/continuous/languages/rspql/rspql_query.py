@@ -17,6 +17,7 @@ from annotations.terms import (
     is_variable,
 )
 from tpf_client.sparql.algebra import Query, Row
+from tpf_server.continuous.runtime.clock import NEVER
 from tpf_server.continuous.runtime.elements.elements import may_begin
 from tpf_server.continuous.runtime.instants.csparql_query import (
     CsparqlQuery,
@@ -31,7 +32,6 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
     answer_of,
     new_label,
 )
-from tpf_server.continuous.runtime.windows.specification import NEVER
 
 # When a query of RSP-QL answers, and what of its answer it streams: the policies of the model.
 #

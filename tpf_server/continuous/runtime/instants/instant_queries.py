@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
 from tpf_server.continuous.runtime.elements.elements import graph_of
 from tpf_server.continuous.runtime.errors import (
     ConflictError,
@@ -53,13 +54,12 @@ from tpf_server.continuous.runtime.instants.periodic_query import (
     PeriodicQuery,
 )
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule, optimised
-from tpf_server.continuous.runtime.instants.timetable import Multimap, StreamTimes, Timetable
+from tpf_server.continuous.runtime.instants.timetable import Multimap, Timetable
 from tpf_server.continuous.runtime.query_engine import QueryEngine
 from tpf_server.continuous.runtime.semantics import says_now
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import SharedRows, tell
 from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
-from tpf_server.continuous.runtime.windows.specification import NEVER
 
 # The windows of an engine: shared by queries, found by streams and predicates.
 
@@ -476,7 +476,7 @@ def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> li
 #
 # An evaluation at instant t sees every element with a timestamp up to t, so it happens when the
 # first later element of its streams arrives, or when `advance` says that t has passed (see
-# `StreamTimes`). Queries are evaluated in the order of time, and at the same instant a registered
+# `StreamClocks`). Queries are evaluated in the order of time, and at the same instant a registered
 # stream before those that read it.
 #
 
@@ -486,15 +486,12 @@ class InstantSettings:
     """How queries that answer at instants are evaluated.
 
     Args:
-        lateness: milliseconds of stream time that evaluations wait for late elements, where these
-            are not put in order before.
         patience: milliseconds of stream time that a query waits for streams behind others, while
             the present is not known.
         eager: evaluate from the first `advance` on, not only from the first element.
         pace: widens steps of queries under load.
     """
 
-    lateness: int = 0
     patience: int = 0
     eager: bool = False
     rules: tuple[Rule, ...] = RULES
@@ -506,6 +503,7 @@ class InstantQueries:
 
     Args:
         engine: its terms, static graphs and limits are used.
+        clocks: of its streams.
         skip_idle: skip instants at which the windows of a query are empty.
         made: takes an element that a query made, for the other queries of the engine.
 
@@ -515,13 +513,13 @@ class InstantQueries:
         declarations: the predicates of streams.
         planner: makes and explains their evaluations.
         readers: them by the streams that they read.
-        times: the progress of streams.
         timetable: their next instants, and which streams are made of which.
     """
 
     def __init__(
         self,
         engine: QueryEngine,
+        clocks: StreamClocks,
         settings: InstantSettings,
         *,
         skip_idle: bool,
@@ -550,8 +548,8 @@ class InstantQueries:
             context, self._evaluations, self.declarations, settings.rules
         )
         self.readers = StreamReaders(self._evaluations, self.planner, engine.limits.window_rows)
-        self.times = StreamTimes(settings.lateness, settings.patience)
-        self.timetable = Timetable(self.times, self.queries)
+        self._clocks = clocks
+        self.timetable = Timetable(clocks, self.queries)
         self._graph_names = self._static.names
         self._static.on_change(self._changing)
 
@@ -601,7 +599,6 @@ class InstantQueries:
         graph: Term | None = None,
     ) -> None:
         """Take an encoded element, and the name of its graph."""
-        self.times.came(stream, at)
         # Evaluations may let go of terms, and of queries.
         self._arriving.append(triples)
         try:
@@ -678,18 +675,18 @@ class InstantQueries:
 
     def advance(self, at: int) -> None:
         """Evaluate what is due up to an instant; all elements until then have come."""
-        self.times.tell(at)
         for registered in self.timetable.idle():
             if self._settings.eager or not registered.query.streams:
-                self.timetable.begin(registered, at - self._settings.lateness)
-        if self.timetable.pass_on():
+                self.timetable.begin(registered, at)
+        if self.timetable.pass_on(told=at):
             self._evaluate(self.timetable.due())
         self._forgetting.sweep_where_due()
 
     def finish(self) -> None:
         """Evaluate until every query has seen the last element."""
-        if self.times.newest != NEVER:
-            self._evaluate(self.timetable.due_until_end(self.times.newest))
+        newest = self._clocks.newest
+        if newest != NEVER:
+            self._evaluate(self.timetable.due_until_end(newest))
 
     # -------------------------------------------------------------------------- evaluation
 
@@ -801,7 +798,7 @@ class InstantQueries:
     def ask(self, query: CsparqlQuery) -> PeriodicAnswer:
         """Answer a query without streams, once."""
         evaluation, question = self.planner.evaluation(query, self.readers.arrivals)
-        at = max(self.times.newest, 0)
+        at = max(self._clocks.newest, 0)
         if says_now(query.query):
             evaluation.plan_at(at)
         try:

@@ -76,8 +76,8 @@ class Executor(Protocol):
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """Take an element: triples of N-Triples texts."""
 
-    def advance(self, until: int) -> None:
-        """Process the elements up to an instant; all have come."""
+    def advance(self, told: int | None, present: int | None) -> None:
+        """Process what came; `told`: all elements up to that instant have come."""
 
     def close(self) -> None:
         """End all queries."""

@@ -4,10 +4,10 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from annotations.terms import Term
+from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
 from tpf_server.continuous.runtime.due_instants import DueInstants
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
-from tpf_server.continuous.runtime.windows.specification import NEVER
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -44,52 +44,6 @@ class Multimap(Generic[KeyT, ItemT]):
 
     def clear(self) -> None:
         self._items.clear()
-
-
-# Until which instant everything has come, stream by stream, and so for queries over them.
-
-
-class StreamTimes:
-    """The progress of streams.
-
-    An element says that everything before it has come of its stream. A query over several streams
-    has passed an instant when all of them have. It does not wait for streams that are more than the
-    patience behind the foremost, nor beyond the present, if that is known.
-    """
-
-    def __init__(self, lateness: int, patience: int) -> None:
-        self.present: int | None = None
-        self.newest = NEVER
-        self._lateness = lateness
-        self._patience = patience
-        self._passed: dict[Term, int] = {}
-        self._told = NEVER
-
-    def came(self, stream: Term, at: int) -> None:
-        if at > self.newest:
-            self.newest = at
-        if at > self._passed.get(stream, NEVER):
-            self._passed[stream] = at - 1
-
-    def forget(self, stream: Term) -> None:
-        self._passed.pop(stream, None)
-
-    def tell(self, at: int) -> None:
-        """All elements up to an instant have come, of all streams."""
-        self.newest = max(self.newest, at)
-        self._told = max(self._told, at)
-
-    def passed(self, streams: Collection[Term], awaited: Collection[Term]) -> int:
-        """The instant up to which all has come of some streams, `awaited` of them from outside."""
-        own = self._passed
-        if len(streams) == 1:
-            (stream,) = streams
-            return max(own.get(stream, NEVER), self._told) - self._lateness
-        foremost = max([own.get(each, NEVER) for each in streams], default=NEVER)
-        last = min([own.get(each, NEVER) for each in awaited], default=NEVER)
-        present = self.present
-        bound = foremost - self._patience if present is None else min(foremost, present - 1)
-        return max(last, bound, self._told) - self._lateness
 
 
 # Which queries make the streams that others read, and so in which order they are evaluated.
@@ -191,8 +145,8 @@ class _Timeline:
 class Timetable:
     """The next instants of queries, by time, then by rank."""
 
-    def __init__(self, times: StreamTimes, queries: Mapping[str, PeriodicQuery]) -> None:
-        self._times = times
+    def __init__(self, clocks: StreamClocks, queries: Mapping[str, PeriodicQuery]) -> None:
+        self._clocks = clocks
         self._queries = queries
         self._feeding = Feeding()
         self._timelines: dict[Streams, _Timeline] = {}
@@ -284,7 +238,7 @@ class Timetable:
         streams = self._feeding.streams_from(registered.reads)
         timeline = self._timelines.get(streams)
         if timeline is None:
-            timeline = _Timeline(streams, self._times.passed(*streams))
+            timeline = _Timeline(streams, self._clocks.passed(*streams))
             self._timelines[streams] = timeline
             self._moved_by.add(streams.seen, timeline)
         timeline.queries += 1
@@ -350,11 +304,11 @@ class Timetable:
         """True where the time of a stream moves a query."""
         return stream in self._moved_by
 
-    def pass_on(self, stream: Term | None = None) -> bool:
-        """Progress of a stream, or of all; true where something is due."""
+    def pass_on(self, stream: Term | None = None, told: int = NEVER) -> bool:
+        """Progress of a stream, or of all, of which `told` says it; true where something is due."""
         moved = self._timelines.values() if stream is None else self._moved_by.of(stream)
         for timeline in moved:
-            passed = self._times.passed(*timeline.streams)
+            passed = self._clocks.passed(*timeline.streams, told)
             if passed > timeline.passed:
                 self._reach(timeline, passed)
                 self._reached.append(timeline)

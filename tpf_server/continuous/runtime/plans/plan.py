@@ -24,6 +24,7 @@ from tpf_client.sparql.expressions.compiler import CALLS, Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
+from tpf_server.continuous.runtime.clock import StreamClock
 from tpf_server.continuous.runtime.delivery import Delivery
 from tpf_server.continuous.runtime.errors import JoinLimitError
 from tpf_server.continuous.runtime.plans.dispatch import (
@@ -43,7 +44,6 @@ from tpf_server.continuous.runtime.plans.leaves import (
 from tpf_server.continuous.runtime.plans.slices import Copies, Slices
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance, tell
-from tpf_server.continuous.runtime.windows.specification import StreamTime
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 # OFFSET and LIMIT of queries that differ in other constants, too: each has an order of its own.
@@ -494,7 +494,7 @@ class Plan:
             if self not in window.holders:
                 window.hold(self)
 
-    def slides_to(self, at: int, streams: Container[StreamTime] | None = None) -> bool:
+    def slides_to(self, at: int, streams: Container[StreamClock] | None = None) -> bool:
         """True if a window with a slide has come to a multiple of it."""
         if streams is not None:
             return any(time in streams and not at % slide for time, slide in self.slides)

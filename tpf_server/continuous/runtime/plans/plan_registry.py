@@ -9,6 +9,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
+from tpf_server.continuous.runtime.clock import NEVER, StreamClock
 from tpf_server.continuous.runtime.delivery import Delivery, Phase
 from tpf_server.continuous.runtime.errors import EngineLimitError, JoinLimitError, ended_by
 from tpf_server.continuous.runtime.plans.fusion import Fusion
@@ -30,7 +31,6 @@ from tpf_server.continuous.runtime.static.static_data import Dataset, GraphChang
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, SharedRows, tell
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.runtime.windows.matchers import Watermark
-from tpf_server.continuous.runtime.windows.specification import NEVER, StreamTime
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 from tpf_server.continuous.runtime.windows.window_registry import WindowRegistry
 
@@ -275,9 +275,12 @@ class TickingPlans:
                 plans.remove(plan)
 
     def boundary(
-        self, front: int, before: int, streams: Container[StreamTime] | None = None
-    ) -> int | None:
-        """Return the first instant of the engine, or of `streams`, at which a plan emits all."""
+        self, front: int, before: int, streams: Container[StreamClock] | None = None
+    ) -> int:
+        """Return the first instant of the engine, or of `streams`, at which a plan emits all.
+
+        If it is not before another, that.
+        """
         result = [
             (time.at(front) // slide + 1) * slide + (time.lag if streams is None else 0)
             for plan in (() if front == NEVER else self.repeating)
@@ -285,7 +288,7 @@ class TickingPlans:
             for time, slide in plan.slides
             if streams is None or time in streams
         ]
-        return min((each for each in result if each < before), default=None)
+        return min([before, *result])
 
 
 class PlanRegistry:

@@ -16,75 +16,7 @@ windows with the same slide move together.
 
 import re
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
-
-# What time it is on a stream.
-#
-# An engine has one time, which the newest element moves on: where elements of several streams come
-# in the order of time, every window is at the instant of the element that comes. A stream whose
-# element is older than that is behind the others. Its windows are set back to this element, and
-# from then on they are as far behind as the stream was then, until it has caught up or somebody
-# who knows says how late it is. A stream that is ahead of what somebody said keeps its own windows
-# there, and moves no others.
-
-NEVER: Final = -(2**63)
-"""Before every instant."""
-
-
-class Hiding(Protocol):
-    """A window that keeps what others have pushed out of it, because its stream may be behind."""
-
-    def trim(self) -> bool:
-        """Expire what its stream has passed; True: nothing is left."""
-
-
-class StreamTime:
-    """The time of a stream, from that of its engine.
-
-    Attributes:
-        latest: the time up to which the stream is complete; older elements are late.
-        lag: how far it was behind the engine when its newest element came, in milliseconds.
-        hiding: windows over it that keep what the time of others has pushed out of them.
-        plain: it is neither behind nor ahead, and nothing is hidden.
-    """
-
-    def __init__(self) -> None:
-        self.elements = 0
-        self.latest = NEVER
-        self.lag = 0
-        self.hiding: list[Hiding] = []
-        self.plain = True
-        # The time of its newest element, and how many there were when it was last told something.
-        self._own = NEVER
-        self._counted = 0
-
-    def at(self, front: int) -> int:
-        """Return the time of the stream when that of the engine is `front`."""
-        own = front - self.lag
-        return own if own > self.latest else self.latest
-
-    def settle(self, front: int) -> None:
-        """Catch up with the engine at `front`: nothing older than its newest element will come."""
-        if self.hiding:
-            self.hiding[:] = [each for each in self.hiding if not each.trim()]
-        self.plain = not self.lag and not self.hiding and self.latest <= front
-
-    def hide(self, window: Hiding) -> None:
-        self.plain = False
-        if window not in self.hiding:
-            self.hiding.append(window)
-
-    def tell(self, at: int, front: int) -> None:
-        """Set the time up to which the stream is complete, with the engine at `front`.
-
-        It may go back, where a clock was set back; later elements are then not late.
-        """
-        if self.elements != self._counted:
-            self._own = self.latest
-            self._counted = self.elements
-        self.latest = max(at, self._own)
-        self.settle(front)
-
+from typing import Final, TypeAlias
 
 # Units of time, the same in all languages of continuous queries.
 

@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any
 
 from tpf_client.dataflow.changes import Sink, Solution, TermId
+from tpf_server.continuous.runtime.clock import StreamClock
 from tpf_server.continuous.runtime.windows.matchers import (
     EncodedTriple,
     PatternKey,
@@ -12,7 +13,7 @@ from tpf_server.continuous.runtime.windows.matchers import (
     StarMatcher,
     Watermark,
 )
-from tpf_server.continuous.runtime.windows.specification import StreamTime, Window
+from tpf_server.continuous.runtime.windows.specification import Window
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 # What a window holds of a star: rows, and how they come and go with the elements.
@@ -125,7 +126,7 @@ class StarWindow(WindowInput):
         self,
         window: Window,
         key: PatternKey,
-        time: StreamTime,
+        time: StreamClock,
         number: int,
         touch: Callable[[WindowInput], None],
         watermark: Watermark | None = None,

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.sparql.expressions.typed_terms import Remembered
+from tpf_server.continuous.runtime.clock import StreamClock
 from tpf_server.continuous.runtime.windows.matchers import ByConstants, EncodedTriple, StarMatcher
-from tpf_server.continuous.runtime.windows.specification import StreamTime
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
 _Shape = list[tuple[WindowInput, tuple[int, ...]]]
 
 
-class ElementStream(StreamTime):
+class ElementStream(StreamClock):
     """A stream of elements, each a sequence of triples, and the inputs that listen to it.
 
     Attributes:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.state.row_index import RowBag
+from tpf_server.continuous.runtime.clock import ENDLESS, StreamClock
 from tpf_server.continuous.runtime.windows.matchers import (
     EncodedTriple,
     StarMatcher,
@@ -21,7 +22,6 @@ from tpf_server.continuous.runtime.windows.specification import (
     All,
     Now,
     Range,
-    StreamTime,
     Triples,
     Window,
 )
@@ -72,7 +72,7 @@ class WindowInput:
         window: Window,
         matcher: TripleMatcher | StarMatcher,
         width: int,
-        time: StreamTime,
+        time: StreamClock,
         number: int,
         touch: Callable[["WindowInput"], None],
         watermark: Watermark | None = None,
@@ -97,7 +97,7 @@ class WindowInput:
         self._bag: RowBag | None = None
         self.log: deque[tuple[Any, ...]] = deque()
         self._waiting: deque[tuple[Any, ...]] = deque()
-        # Entries of the log that the time of other streams has pushed out (see `StreamTime`).
+        # Entries of the log that the time of other streams has pushed out (see `StreamClock`).
         self._hidden: deque[tuple[Any, ...]] = deque()
         self._rows = 0
         self.keeps_log = not isinstance(window, All)
@@ -313,15 +313,17 @@ class WindowInput:
             self._come(entry)
         hidden.clear()
 
-    def next_change(self, *, gone: bool) -> int | None:
+    def next_change(self, *, gone: bool) -> int:
         """Return the next boundary of the slide at which rows come in (or, also, are gone)."""
         assert self._slide is not None
-        result = []
-        if self._waiting:
-            result.append(-(-self._waiting[0][0] // self._slide) * self._slide)
-        if gone and self.log:
-            result.append(self.last_instant(self.log[0][0]) + 1)
-        return min(result, default=None)
+        waiting = self._waiting
+        comes = -(-waiting[0][0] // self._slide) * self._slide if waiting else ENDLESS
+        return min(comes, self.next_gone) if gone else comes
+
+    @property
+    def next_gone(self) -> int:
+        """The first instant of its stream without its oldest row."""
+        return self.last_instant(self.log[0][0]) + 1 if self.log else ENDLESS
 
     @property
     def empty(self) -> bool:

@@ -1,12 +1,13 @@
 """The windows of an engine: shared by queries, moved by time."""
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.codegen import compiled
+from tpf_server.continuous.runtime.clock import StreamClock
 from tpf_server.continuous.runtime.due_instants import DueInstants
 from tpf_server.continuous.runtime.windows.continuous_query import WindowClause
 from tpf_server.continuous.runtime.windows.matchers import (
@@ -15,7 +16,7 @@ from tpf_server.continuous.runtime.windows.matchers import (
     TripleMatcher,
     Watermark,
 )
-from tpf_server.continuous.runtime.windows.specification import All, Range, StreamTime, Window
+from tpf_server.continuous.runtime.windows.specification import All, Range, Window
 from tpf_server.continuous.runtime.windows.star_window import StarWindow
 from tpf_server.continuous.runtime.windows.streams import ElementStream
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
@@ -84,7 +85,7 @@ class Expiries:
     def _plan(self, window: WindowInput, due: int) -> None:
         self._due.plan(due, window.number, window.number)
 
-    def moved(self, time: StreamTime, windows: Iterable[WindowInput]) -> None:
+    def moved(self, time: StreamClock, windows: Iterable[WindowInput]) -> None:
         """Note windows with another time than the engine from now on, or with older rows again."""
         if not self._ordered:
             self._list()
@@ -113,27 +114,27 @@ class Expiries:
         due.drop()
         window.scheduled = False
 
-    def next_gone(self, before: int) -> int | None:
+    def next_gone(self, before: int) -> int:
         """Return the first instant of the engine at which a `netted` window loses something.
 
-        Others may expire rows until then.
+        If it is not before another, that. Others may expire rows until then.
         """
         if not self._ordered:
             soonest = before
             for number, (log, width, _) in zip(self._windows, self.timed, strict=True):
                 if log and log[0][0] + width + 1 < soonest and self._windows[number].netted:
                     soonest = log[0][0] + width + 1
-            return soonest if soonest < before else None
+            return soonest
         heap = self._due.heap
         if not heap or heap[0][0] >= before - 1:
-            return None
+            return before
         while (first := self._due.first(before - 1)) is not None:
             last, window = first[0], self._windows[first[1]]
             log = window.log
             if window.netted and log and window.last_instant(log[0][0]) + window.time.lag <= last:
                 return last + 1
             self._expire_first(window, last + 1)
-        return None
+        return before
 
 
 # A single triple pattern over a window of a stream.
@@ -164,7 +165,7 @@ class TripleWindow(WindowInput):
         self,
         window: Window,
         key: PatternKey,
-        time: StreamTime,
+        time: StreamClock,
         number: int,
         touch: Callable[[WindowInput], None],
         watermark: Watermark | None = None,
@@ -338,9 +339,9 @@ class WindowRegistry:
         stream, _ = self._streams[window]
         return stream.triples if window.by_count else stream.latest
 
-    def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamTime, int]]:
+    def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamClock, int]]:
         """Return the slides of clauses, each with the time of its stream."""
-        result: dict[tuple[StreamTime, int], None] = {}
+        result: dict[tuple[StreamClock, int], None] = {}
         for clause in clauses:
             if isinstance(clause.window, Range) and clause.window.slide is not None:
                 every = self.streams.values() if clause.varies else (self._stream(clause.stream),)
@@ -382,39 +383,26 @@ class WindowRegistry:
         self._expiries.moved(stream, stream.inputs)
 
     def boundary(
-        self, before: int | None, streams: Container[ElementStream] | None = None
-    ) -> int | None:
+        self, before: int, streams: Collection[ElementStream] | None = None, *, gone: bool = True
+    ) -> int:
         """Return the first instant of the engine, or of `streams`, at which a slide changes.
 
-        It is before another; without that, only those count at which waiting rows come in.
+        If it is not before another, that. Only with `gone` it matters that rows go.
         """
-        gone = before is not None
-        result = [
-            change + (each.time.lag if streams is None else 0)
+        changes = [
+            each.next_change(gone=gone) + (each.time.lag if streams is None else 0)
             for each in self.sliding
             if streams is None or each.time in streams
-            if (change := each.next_change(gone=gone)) is not None
         ]
-        return _first(result, before)
+        return min(before, *changes) if changes else before
 
-    def next_gone(self, before: int) -> int | None:
-        """Return the first instant at which a window of a plan with differences loses rows."""
-        return self._expiries.next_gone(before)
-
-    def next_gone_of(self, streams: Iterable[ElementStream], before: int) -> int | None:
-        """Return the same for some streams, as an instant of these."""
-        result = [
-            window.last_instant(window.log[0][0]) + 1
-            for stream in streams
-            for window in stream.inputs
-            if window.netted and window.moves and window.log
-        ]
-        return _first(result, before)
+    def next_gone(self, before: int, streams: Collection[ElementStream] | None = None) -> int:
+        """Return the same of the windows of plans with differences that lose rows."""
+        if streams is None:
+            return self._expiries.next_gone(before)
+        inputs = (each for stream in streams for each in stream.inputs)
+        gone = [each.next_gone for each in inputs if each.netted and each.moves]
+        return min([before, *gone])
 
     def __len__(self) -> int:
         return len(self._streams)
-
-
-def _first(instants: Iterable[int], before: int | None) -> int | None:
-    first = min(instants, default=None)
-    return first if first is None or before is None or first < before else None

@@ -1,6 +1,6 @@
 """Random queries while others come, fail and go, beside a recomputation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 from hypothesis import example, given
@@ -17,7 +17,8 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tpf_server.continuous.continuous_engine import Engine, InstantSettings
+from tpf_server.continuous.continuous_engine import Engine, EngineSettings, InstantSettings
+from tpf_server.continuous.runtime.clock import ReorderBuffer
 from tpf_server.continuous.runtime.errors import CallbackError
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.rules import RULES
@@ -129,14 +130,13 @@ class Beside:
 @example(Random(54809))
 def test_events_between_elements(random: Random) -> None:
     """Queries come and go, static data change, callbacks raise, streams run ahead."""
-    clocks = Clocks(random.choice([0, 0, 2]), random.choice([0, 0, 3, 20]))
+    lateness = random.choice([0, 0, 2])
+    waiting: ReorderBuffer[tuple[str, Sequence[Triple]]] = ReorderBuffer(lateness)
+    clocks = Clocks(patience=random.choice([0, 0, 3, 20]))
     by_clock = random.random() < 0.3
     engine = Engine(
-        instants=InstantSettings(
-            lateness=clocks.lateness,
-            rules=random.choice([(), RULES]),
-            patience=clocks.patience,
-        ),
+        EngineSettings(lateness=lateness),
+        instants=InstantSettings(rules=random.choice([(), RULES]), patience=clocks.patience),
     )
     lines = dict.fromkeys(STATIC.strip().splitlines())
     for line in lines:
@@ -150,6 +150,20 @@ def test_events_between_elements(random: Random) -> None:
     def look(stream: str | None = None) -> None:
         for each in running:
             each.look(stream)
+
+    def arrive(released: Iterable[tuple[int, tuple[str, Sequence[Triple]]]]) -> None:
+        for own, (stream, triples) in released:
+            clocks.newest[stream] = own
+            look(stream)
+            for each in running:
+                each.arrive(stream, triples, own)
+
+    def advance(at: int) -> None:
+        arrive(waiting.until(at - lateness))
+        clocks.told = at - lateness
+        look()
+        engine.advance(at)
+        check()
 
     def check() -> None:
         running[:] = [each for each in running if each.check()]
@@ -178,10 +192,7 @@ def test_events_between_elements(random: Random) -> None:
                 random.choice(running).broken = True
             case 5:
                 at += 2
-                clocks.told = at
-                look()
-                engine.advance(at)
-                check()
+                advance(at)
                 at += 1
             case 6:
                 ahead[random.choice([*ahead])] += random.choice([1, 4, 15])
@@ -190,16 +201,11 @@ def test_events_between_elements(random: Random) -> None:
             clocks.present = engine.present = at
         if random.random() < 0.1:
             stream = "urn:s3"
-        own = clocks.newest[stream] = at + ahead[stream]
-        look(stream)
-        for each in running:
-            each.arrive(stream, triples, own)
+        own = at + ahead[stream]
+        arrive(waiting.add(stream, own, (stream, triples)))
         engine.push(stream, triples, own)
         check()
-    clocks.told = at + 25
-    look()
-    engine.advance(at + 25)
-    check()
+    advance(at + 25)
     for each in running:
         each.query.close()
     assert (
