@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyoxigraph as ox
 
 from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.semantics import (
     PAPER,
@@ -27,7 +28,6 @@ from tpf_server.continuous.runtime.windows.specification import (
     Range,
     Triples,
     Window,
-    parse_window,
 )
 
 _STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*(?=\{)")
@@ -44,6 +44,12 @@ When = int | Mapping[str, int]
 """An instant, of all streams or of each."""
 Tick = tuple[int, Bag, Bag, Bag]
 """An instant, what came, what went, and all of it."""
+
+
+def window_of(text: str) -> Window:
+    """Return the window between the brackets of a STREAM clause."""
+    (clause,) = parse(f"SELECT * {{ STREAM <urn:s> [{text}] {{ ?a ?b ?c }} }}").windows
+    return clause.window
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Reference:
             return text
         end = closing(text, match.end())
         number = len(self.clauses)
-        self.clauses.append((match[1], parse_window(match[2])))
+        self.clauses.append((match[1], window_of(match[2])))
         body = self._body(text[match.end() + 1 : end], number)
         # What is more than triples is a group of its own: a FILTER in it sees nothing outside.
         flat = _APART.search(text, match.end() + 1, end) is None

@@ -36,6 +36,11 @@ from tpf_client.sparql.rewrite.graph import (
 )
 from tpf_client.sparql.rewrite.visitor import everything, join, renamed, transformed
 from tpf_client.sparql.tokens import Token
+from tpf_server.continuous.languages.csparql.parser import (
+    positive_length,
+    positive_number,
+    time_length,
+)
 from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import (
     UnsupportedContinuousQueryError,
@@ -51,9 +56,11 @@ from tpf_server.continuous.runtime.windows.continuous_query import (
     name_of_stream,
 )
 from tpf_server.continuous.runtime.windows.specification import (
+    All,
+    Now,
+    Range,
+    Triples,
     Window,
-    WindowSyntaxError,
-    parse_window,
 )
 
 
@@ -125,16 +132,21 @@ class _StreamClauses:
 
 
 def _window(parser: Parser) -> Window:
-    opening = parser.expect("[")
-    while not parser.at("]"):
-        if parser.token.kind == "end":
-            parser.fail("this window is never closed", opening.position)
-        parser.advance()
-    closing = parser.advance()
-    try:
-        return parse_window(parser.text[opening.end : closing.position])
-    except WindowSyntaxError as error:
-        parser.fail(error.reason, opening.end + error.offset)
+    parser.expect("[")
+    if parser.take_word("NOW"):
+        result: Window = Now()
+    elif parser.take_word("ALL"):
+        result = All()
+    elif parser.take_word("TRIPLES"):
+        result = Triples(positive_number(parser, "a number of triples"))
+    elif parser.take_word("RANGE"):
+        width = time_length(parser)
+        slides = parser.take_word("SLIDE")
+        result = Range(width, positive_length(parser, "SLIDE", time_length) if slides else None)
+    else:
+        parser.expected("NOW, ALL, RANGE or TRIPLES")
+    parser.expect("]")
+    return result
 
 
 def _of_streams(parser: Parser, pattern: Pattern, graph: Variable, name: Variable) -> Pattern:

@@ -12,10 +12,11 @@ What differs from SPARQL 1.1, beside the new clauses:
 Source: paper 003, section 2.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from annotations.terms import Term, Variable, iri
 from tpf_client.sparql.algebra import (
@@ -193,7 +194,7 @@ def _registration(parser: Parser) -> tuple[RegisterClause | None, Token | None]:
     every = None
     if parser.take_word("COMPUTED"):
         parser.expect_word("EVERY")
-        every = positive_length(parser, "COMPUTED EVERY", _duration)
+        every = positive_length(parser, "COMPUTED EVERY", time_length)
     parser.expect_word("AS")
     return RegisterClause(name, None if word == "QUERY" else stream, every), kind
 
@@ -215,14 +216,14 @@ def _name(parser: Parser) -> tuple[str, Term]:
 
 
 def _logical(parser: Parser) -> SteppedWindow:
-    width = positive_length(parser, "RANGE", _duration)
+    width = positive_length(parser, "RANGE", time_length)
     if parser.take_word("TUMBLING"):
         return LogicalWindow(width, width)
     if not parser.at_word("STEP"):
         parser.expected("STEP or TUMBLING")
     parser.advance()
     position = parser.token.position
-    step = positive_length(parser, "STEP", _duration)
+    step = positive_length(parser, "STEP", time_length)
     if step > width:
         parser.fail(f"STEP {step}ms is longer than RANGE {width}ms", position)
     return LogicalWindow(width, step)
@@ -251,6 +252,7 @@ def positive_number(cursor: Cursor, what: str) -> int:
 
 
 CursorT = TypeVar("CursorT", bound=Cursor)
+_WITH_UNITS: Final = re.compile(r"(\d{1,18})([^\d]*)")
 
 
 def positive_length(cursor: CursorT, what: str, duration: Callable[[CursorT], int]) -> int:
@@ -262,13 +264,22 @@ def positive_length(cursor: CursorT, what: str, duration: Callable[[CursorT], in
     return length
 
 
-def _duration(parser: Parser) -> int:
-    number = parser.whole_number("a duration such as 10m or 500ms")
-    length = nanoseconds_of(parser.token.text) if parser.token.kind == "word" else None
-    if length is None:
-        parser.expected("a unit of time: ms, s, m, h or d")
-    parser.advance()
-    return number * length // 1_000_000
+def time_length(cursor: Cursor) -> int:
+    """Parse ``500ms``, ``1h 30m`` or ``1h30m``, as whole milliseconds (rounded down)."""
+    total = 0
+    while True:
+        number = cursor.whole_number("a duration such as 10m or 500ms")
+        # What a unit is followed by, without a space, is of the same word.
+        parts = _WITH_UNITS.findall(f"{number}{cursor.token.text}")
+        lengths = [nanoseconds_of(unit) for _, unit in parts]
+        if cursor.token.kind != "word" or None in lengths:
+            cursor.expected("a unit of time: ms, s, m, h or d")
+        total += sum(
+            int(count) * length for (count, _), length in zip(parts, lengths, strict=True) if length
+        )
+        cursor.advance()
+        if cursor.token.kind != "integer":
+            return total // 1_000_000
 
 
 def _aggregates(parser: Parser, pattern: Pattern, outermost: bool) -> Pattern:

@@ -2,18 +2,12 @@
 
 import pytest
 
+from tests.support.continuous_reference import window_of
 from tpf_server.continuous.languages.cqels.parser import parse
 from tpf_server.continuous.runtime.errors import (
     ContinuousSyntaxError,
 )
-from tpf_server.continuous.runtime.windows.specification import (
-    All,
-    Now,
-    Range,
-    Triples,
-    WindowSyntaxError,
-    parse_window,
-)
+from tpf_server.continuous.runtime.windows.specification import All, Now, Range, Triples
 
 
 @pytest.mark.parametrize(
@@ -29,8 +23,8 @@ from tpf_server.continuous.runtime.windows.specification import (
     ],
 )
 def test_windows(text, window):
-    assert parse_window(text) == window
-    assert parse_window(str(window)) == window
+    assert window_of(text) == window
+    assert window_of(str(window)) == window
 
 
 @pytest.mark.parametrize(
@@ -47,13 +41,15 @@ def test_windows(text, window):
         ("NOW NOW", 4),
         ("RANGE 3s SLIDE 0s", 15),
         (f"RANGE {'9' * 5000}s", 6),
+        (f"RANGE 1h{'9' * 5000}s", 7),
+        ("RANGE 1h30", 7),
         (f"TRIPLES {'9' * 5000}", 8),
     ],
 )
 def test_what_is_no_window(text, offset):
-    with pytest.raises(WindowSyntaxError) as caught:
-        parse_window(text)
-    assert caught.value.offset == offset
+    with pytest.raises(ContinuousSyntaxError) as caught:
+        window_of(text)
+    assert caught.value.column == len("SELECT * { STREAM <urn:s> [") + offset + 1
 
 
 def test_the_window_may_stand_before_the_stream():
@@ -74,7 +70,7 @@ def test_relative_names_are_resolved():
     [
         ("SELECT * {\n STREAM <urn:s> [RANGE 3 parsecs] { ?a ?b ?c } }", 2, 26),
         ("SELECT * {\n STREAM <urn:s> { ?a ?b ?c } }", 2, 17),
-        ("SELECT * {\n STREAM <urn:s> [NOW { ?a ?b ?c } }", 2, 17),
+        ("SELECT * {\n STREAM <urn:s> [NOW { ?a ?b ?c } }", 2, 22),
         ("SELECT * {\n STREAM 3 [NOW] { ?a ?b ?c } }", 2, 9),
         ("SELECT * {\n STREAM <urn:s> [NOW] ?a ?b ?c }", 2, 23),
         ("SELECT * {\n\t?a ?b }", 2, 8),

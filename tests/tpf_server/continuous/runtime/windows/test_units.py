@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.support.continuous_reference import window_of
 from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.languages.rspql.parser import parse as parse_rspql
-from tpf_server.continuous.runtime.windows.specification import nanoseconds_of, parse_window
+from tpf_server.continuous.runtime.windows.specification import nanoseconds_of
 
 CSPARQL = "SELECT * FROM STREAM <s> [RANGE {0} TUMBLING] {{ ?s ?p ?o }}"
 RSPQL = (
@@ -23,7 +24,7 @@ RSPQL = (
 )  # fmt: skip
 def test_all_languages_have_the_same_units(said: str, milliseconds: int) -> None:
     length = f"RANGE {milliseconds}ms"
-    assert str(parse_window(f"RANGE {said}")) == length
+    assert str(window_of(f"RANGE {said}")) == length
     for parse, text in ((parse_csparql, CSPARQL), (parse_rspql, RSPQL)):
         (clause,) = parse(text.format(said)).streams
         assert str(clause.window).startswith(f"{length} ")
