@@ -13,8 +13,9 @@ from annotations.terms import Term
 from tests.support.continuous_site import Site
 from tests.support.csparql_spark import settings
 from tests.support.eventually import eventually
-from tpf_server.continuous.runtime.clock import NO_WAITS, Waits
+from tpf_server.continuous.runtime.clock import NO_WAITS, StreamClock, StreamClocks, Waits
 from tpf_server.continuous.runtime.errors import ContinuousError
+from tpf_server.continuous.runtime.static.static_data import StaticData
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -128,17 +129,47 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: OnSpark, tmp_path
     assert site.state("here")["state"] == "running"
 
 
+BOTH = TEXT.replace("{{ ?a", "FROM STREAM <o> [RANGE 20ms STEP 10ms] {{ ?a")
+
+
+@pytest.mark.parametrize(
+    ("waits", "expected"),
+    [
+        (NO_WAITS, [(), (110, 120), (), (130, 140, 150, 160, 170, 180), ()]),
+        (Waits(lateness=15), [(), (), (), (110, 120, 130, 140, 150, 160, 170), ()]),
+        (Waits(patience=30), [(), (), (110,), (120, 130, 140, 150), (160, 170, 180)]),
+    ],
+)
+def test_an_instant_is_due_when_late_elements_and_streams_behind_were_waited_for(
+    waits: Waits, expected: list[tuple[int, ...]]
+) -> None:
+    pytest.importorskip("pyspark")
+    from tpf_server.continuous.spark.execution import window_query
+
+    _, query = window_query(BOTH.format("q"), StaticData(), base="http://localhost/")
+    streams: dict[Term, StreamClock] = {}
+    clocks = StreamClocks(streams, waits)
+    query.first = 101
+    found = []
+    for at, name in ((101, "s"), (124, "s"), (112, "o"), (190, "s"), (190, "o")):
+        streams.setdefault(Term(f"<http://localhost/{name}>"), StreamClock()).came(at)
+        found.append(query.due(clocks))
+        if found[-1]:
+            query.answered(found[-1][-1])
+    assert found == expected
+
+
 @pytest.mark.parametrize("site", [Waits(lateness=15), Waits(patience=30), NO_WAITS], indirect=True)
 def test_queries_wait_for_late_elements_and_for_streams_behind_others(site: OnSpark) -> None:
-    text = TEXT.replace("{{ ?a", "FROM STREAM <o> [RANGE 20ms STEP 10ms] {{ ?a")
     for name, engine in (("here", "native"), ("there", "spark")):
-        assert site.begin(name, engine, text).status_code == 201
+        assert site.begin(name, engine, BOTH).status_code == 201
     eventually(lambda: site.state("there")["state"] == "running")
-    elements = ((101, "ann", "s"), (124, "bob", "s"), (112, "eve", "o"), (118, "joe", "s"))
-    for number, (at, who, stream) in enumerate((*elements, (190, "ann", "s"), (190, "ann", "o"))):
-        site.come((at, who), stream=stream)
-        # Each is a batch of its own.
-        eventually(lambda lines=number + 1: site.state("there")["job"]["lines"] == lines)
+    site.come((101, "ann"), (124, "bob"))
+    # What comes from now on is in another batch.
+    eventually(lambda: site.state("there")["job"]["lines"] == 2)
+    site.come((112, "eve"), stream="o")
+    site.come((118, "joe"), (190, "ann"))
+    site.come((190, "ann"), stream="o")
     eventually(lambda: len(site.answers("there")) >= 2)
     assert site.answers("there")[:2] == site.answers("here")[:2]
     waited = site.engine.lateness or site.engine.clocks.waits.patience
