@@ -42,7 +42,7 @@ from tpf_server.continuous.runtime.windows.window_registry import WindowRegistry
 # the operators send what they held back, then the queries emit.
 #
 # There is one thread and no clock: time is what the elements say, and what `advance` says. All
-# windows move with it, except those over streams that are behind or ahead (see `StreamTime`).
+# windows move with it, except those over streams that are behind or ahead (see `StreamClock`).
 
 # How what an arrival derived gets to queries, and from these to streams.
 
