@@ -78,6 +78,10 @@ def element(number: int) -> list[tuple[str, str, str]]:
     return [(f"<urn:s{number}>", f"<http://e/{name}>", value) for name, value in values.items()]
 
 
+BEGIN = 10**12
+"""Instants that are no integers of terms: those that are met hold theirs."""
+
+
 class Run:
     """A query over a fast stream, and a slow one with one element."""
 
@@ -89,13 +93,13 @@ class Run:
         seen: Any = lambda _: next(self.seen)  # noqa: E731
         start = self.engine.register_csparql if csparql else self.engine.register
         self.query: Any = start(prefixes + text, seen)
-        self.engine.push("urn:slow", ("<urn:a>", "<http://e/slow>", '"slow"'), 0)
+        self.engine.push("urn:slow", ("<urn:a>", "<http://e/slow>", '"slow"'), BEGIN)
 
     def play(self, elements: int) -> int:
         """Return the held objects, or bytes of the process, after more elements."""
         for _ in range(elements):
             number = next(self._numbers)
-            self.engine.push("urn:fast", element(number), number)
+            self.engine.push("urn:fast", element(number), BEGIN + number)
         self.engine.sweep()
         gc.collect()
         return psutil.Process().memory_info().rss if BYTES else objects(self.engine)

@@ -400,8 +400,12 @@ class WindowRegistry:
         """Return the same of the windows of plans with differences that lose rows."""
         if streams is None:
             return self._expiries.next_gone(before)
-        inputs = (each for stream in streams for each in stream.inputs)
-        gone = [each.next_gone for each in inputs if each.netted and each.moves]
+        gone = [
+            each.next_gone
+            for stream in streams
+            for each in stream.inputs
+            if each.netted and each.moves
+        ]
         return min([before, *gone])
 
     def __len__(self) -> int:

@@ -419,7 +419,7 @@ def test_what_a_change_makes_one_engine_emit_meets_the_change_in_the_other() -> 
             engine.advance(2000)
 
     engine.register("SELECT ?c { STREAM <urn:t> [ALL] { ?a <urn:at> ?b } ?b <urn:in> ?c }", take)
-    engine.push("urn:t", ("<urn:a>", "<urn:at>", "<urn:b9>"), 1)
+    engine.push("urn:t", ("<urn:a>", "<urn:at>", "<urn:b9>"), 1001)
     engine.add([(f"<urn:b{n}>", "<urn:in>", "<urn:new>") for n in (1, 2, 9)])
     old, new = ("<urn:old>",), ("<urn:new>",)
     assert [sorted(each.rows) for each in query] == [[old], [new, new, old, old]]
