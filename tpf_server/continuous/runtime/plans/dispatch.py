@@ -48,6 +48,34 @@ class Comparison:
 AFTER: Final = Variable("?.after")
 """Has the last query, by its number, that does not see a solution, though its stamps say so; also
 the beginning of such names."""
+STAMP: Final = "?.stamp"
+UNTIL: Final = Variable(f"{STAMP}.until")
+
+
+def hidden_stamp(name: Variable) -> bool:
+    """True for columns that say which queries see a solution."""
+    return name.startswith((STAMP, AFTER))
+
+
+def seen_by(schema: Sequence[Variable]) -> Callable[[Solution], tuple[int, int]]:
+    """Return a function to the last query that does not see a solution yet, and the last that does.
+
+    The least stamp counts; static data alone have none, and all see them.
+    """
+    afters = [at for at, name in enumerate(schema) if name.startswith(AFTER)]
+    stamps = [at for at, name in enumerate(schema) if name.startswith(STAMP)]
+
+    def seers(solution: Solution) -> tuple[int, int]:
+        after, until = 0, sys.maxsize
+        for at in afters:
+            if solution[at] > after:
+                after = solution[at]
+        for at in stamps:
+            if 0 < solution[at] < until:
+                until = solution[at]
+        return after, until
+
+    return seers
 
 
 def lifted_variable(number: int) -> Variable:
@@ -194,16 +222,19 @@ def _number_of(entry: tuple[_Number, TermId]) -> _Number:
     return entry[0]
 
 
+_FEW: Final = 8
+"""Of so many queries that see a solution each constant is compared."""
+
+
 class Dispatch(Node):
     """Solutions with the queries that want them, computed once for all queries.
 
     The column `INSTANCE` holds the numbers of these queries, as a tuple, or that of one of them.
-    Where it is there already it stays, and the constants of that query decide.
+    Where it is there already it stays, and the constants of that query decide. Stamps (see
+    `Watermark`) are left out: a query gets the solutions that it sees by these.
 
     Args:
         comparisons: the conditions, at least one; constants are looked up for the first.
-        stamps: the columns with stamps (see `Watermark`), which are left out: a query gets the
-            solutions whose stamps are not below its number.
 
     Attributes:
         index: the queries by their constants.
@@ -214,54 +245,58 @@ class Dispatch(Node):
         self,
         upstream: Node,
         comparisons: Sequence[Comparison],
-        stamps: Sequence[Variable],
         dictionary: TermDictionary,
     ) -> None:
-        afters = [name for name in upstream.schema if name.startswith(AFTER)]
-        hidden = {*stamps, *afters}
-        kept = [position for position, name in enumerate(upstream.schema) if name not in hidden]
-        schema = [upstream.schema[position] for position in kept]
+        schema = [name for name in upstream.schema if not hidden_stamp(name)]
         apart = INSTANCE in schema
         super().__init__(
             schema if apart else (*schema, INSTANCE),
-            upstream.certain - hidden | {INSTANCE},
+            upstream.certain & {*schema} | {INSTANCE},
             monotone=upstream.monotone,
         )
         self.variables = tuple([each.variable for each in comparisons])
         self.index: ConstantIndex[int] = ConstantIndex(comparisons, dictionary)
-        self._stamps = [upstream.schema.index(name) for name in stamps]
-        self._afters = [upstream.schema.index(name) for name in afters]
-        self._kept = kept if stamps else None
+        self._numbers: list[int] = []
+        self._seen_by = seen_by(upstream.schema)
+        self._visible = projection(upstream.schema, schema)
+        self._stamped = len(schema) < len(upstream.schema)
         if apart:
             self._column = schema.index(INSTANCE)
             upstream.connect(self._push_one)
         else:
             upstream.connect(self._push)
 
+    def add(self, number: int, constants: Sequence[TermId]) -> None:
+        insort(self._numbers, number)
+        self.index.add(number, constants)
+
+    def remove(self, number: int) -> None:
+        self._numbers.remove(number)
+        self.index.remove(number)
+
     def _push_one(self, solution: Solution, count: int) -> None:
         if self.index.meets(solution[self._column], solution):
             self.emit(solution, count)
 
     def _push(self, solution: Solution, count: int) -> None:
-        numbers = self.index.queries(solution)
-        if not numbers:
-            return
-        if self._kept is not None:
-            after, until = self._seen_by(solution)
-            numbers = [number for number in numbers if after < number <= until]
-            solution = tuple([solution[position] for position in self._kept])
+        if self._stamped:
+            numbers = self._wanting(solution, *self._seen_by(solution))
+            solution = self._visible(solution)
+        else:
+            numbers = self.index.queries(solution)
         if numbers:
             self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
 
-    def _seen_by(self, solution: Solution) -> tuple[int, int]:
-        """Return the last query that does not see a solution yet, and the last that does."""
-        after = max([solution[position] for position in self._afters], default=0)
-        return after, _least(solution, self._stamps)
-
-
-def _least(solution: Solution, positions: Sequence[int]) -> int:
-    """Return the least stamp of a solution; one of static data alone has none, and all see it."""
-    return min([each for at in positions if (each := solution[at])], default=sys.maxsize)
+    def _wanting(self, solution: Solution, after: int, until: int) -> list[int]:
+        """Return the queries after one and up to another that want a solution."""
+        own, index = self._numbers, self.index
+        first, last = bisect_right(own, after), bisect_right(own, until)
+        if last - first <= _FEW:
+            return [number for number in own[first:last] if index.meets(number, solution)]
+        numbers = index.queries(solution)
+        if last - first < len(own):
+            numbers = [number for number in numbers if after < number <= until]
+        return numbers
 
 
 class NettingDispatch(Dispatch):
@@ -277,9 +312,7 @@ class NettingDispatch(Dispatch):
         return bool(self._held)
 
     def _push(self, solution: Solution, count: int) -> None:
-        assert self._kept is not None, "without stamps there is nothing to net"
-        visible = tuple([solution[position] for position in self._kept])
-        self._held.setdefault(visible, []).append((solution, count))
+        self._held.setdefault(self._visible(solution), []).append((solution, count))
 
     def flush(self) -> None:
         """Send what has changed for each query."""
@@ -287,8 +320,8 @@ class NettingDispatch(Dispatch):
         for visible, own in held.items():
             changes = [(*self._seen_by(each), count) for each, count in own]
             alike: dict[int, list[int]] = {}
-            solution, _ = own[0]
-            for number in self.index.queries(solution):
+            after, until = min(each[0] for each in changes), max(each[1] for each in changes)
+            for number in self._wanting(own[0][0], after, until):
                 total = 0
                 for after, until, count in changes:
                     if after < number <= until:
@@ -303,16 +336,13 @@ class Newest(Node):
     """The keys of rows with stamps, each with its latest stamp: who came until then sees the key.
 
     Args:
-        stamps: the columns with stamps; the least of a row counts.
         stamp: the column of the latest.
     """
 
-    def __init__(
-        self, upstream: Node, keys: Sequence[Variable], stamps: Sequence[Variable], stamp: Variable
-    ) -> None:
+    def __init__(self, upstream: Node, keys: Sequence[Variable], stamp: Variable) -> None:
         super().__init__((*keys, stamp), upstream.certain & {*keys} | {stamp}, monotone=False)
         self._key = projection(upstream.schema, keys)
-        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._seen_by = seen_by(upstream.schema)
         self._counts: dict[Solution, dict[int, int]] = {}
         upstream.connect(self._push)
 
@@ -320,7 +350,7 @@ class Newest(Node):
         key = self._key(solution)
         counts = self._counts.setdefault(key, {})
         before = max([stamp for stamp, total in counts.items() if total > 0], default=0)
-        stamp = _least(solution, self._stamps)
+        _, stamp = self._seen_by(solution)
         counts[stamp] = counts.get(stamp, 0) + count
         if not counts[stamp]:
             del counts[stamp]

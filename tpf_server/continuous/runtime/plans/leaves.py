@@ -19,6 +19,7 @@ from tpf_client.sparql.rewrite.visitor import counts_whole_rows, everything, occ
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.plans.dispatch import STAMP
 from tpf_server.continuous.runtime.semantics import Semantics
 from tpf_server.continuous.runtime.static.static_data import Dataset
 from tpf_server.continuous.runtime.static.static_rows import (
@@ -152,8 +153,6 @@ class StreamBranch:
             union.entry.route(made, count)
 
 
-STAMP: Final = "?.stamp"
-UNTIL: Final = Variable(f"{STAMP}.until")
 _INPUTS: Final = 64
 """Routes are functions with a loop for each input; Python indents 100 times."""
 
@@ -238,7 +237,7 @@ class ContinuousLeaves:
         self.lifted = lifted
         # Where they are told apart only above, by what they compare with, so are stamps.
         self._lifted = lifted if INSTANCE in lifted else frozenset()
-        self.dispatches = planned.opens and bool(lifted) and not self._lifted
+        self.dispatches = planned.opens and bool(planned.lifted) and not self._lifted
         self._since = planned.number
         self._opens = planned.opens
         self._add = add
@@ -299,7 +298,7 @@ class ContinuousLeaves:
                 continue
             for window, entry in self._window_inputs(graph, members):
                 inputs.append(entry)
-                if window.watermark is not None and not self.dispatches:
+                if window.watermark is not None:
                     checks.append(self._seen(entry))
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))

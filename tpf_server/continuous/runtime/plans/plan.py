@@ -10,13 +10,13 @@ from annotations.terms import Term, Variable
 from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.modifiers_builder import build_group
 from tpf_client.dataflow.changes import Solution, projection
-from tpf_client.dataflow.node import Dataflow, Input, Key, Node, Work
+from tpf_client.dataflow.node import Dataflow, Key, Node, Work
 from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project, Union
 from tpf_client.dataflow.operators.closure import Closure
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.matching import LeftJoin
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
-from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
+from tpf_client.dataflow.operators.order import SortKeyOf
 from tpf_client.dataflow.state.groups import Grouping, Groups, GroupState
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
@@ -29,85 +29,23 @@ from tpf_server.continuous.runtime.delivery import Delivery
 from tpf_server.continuous.runtime.errors import JoinLimitError
 from tpf_server.continuous.runtime.plans.dispatch import (
     AFTER,
+    UNTIL,
     Dispatch,
     NettingDispatch,
     Newest,
     comparison,
+    hidden_stamp,
+    seen_by,
 )
 from tpf_server.continuous.runtime.plans.leaves import (
-    STAMP,
-    UNTIL,
     ContinuousLeaves,
     PlanContext,
     QueryPlan,
 )
-from tpf_server.continuous.runtime.plans.slices import Copies, Slices
+from tpf_server.continuous.runtime.plans.slices import Slices
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance, tell
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
-
-# OFFSET and LIMIT of queries that differ in other constants, too: each has an order of its own.
-
-
-class OwnSlices(Node):
-    """Slice the rows of each query; the column `INSTANCE` holds the number of the query.
-
-    A change costs the queries whose rows it concerns.
-
-    Args:
-        upstream: solutions, with the numbers of their queries in the column, or that of one.
-        key: of the order, if there is one.
-    """
-
-    def __init__(self, upstream: Node, key: SortKeyOf | None) -> None:
-        super().__init__(upstream.schema, upstream.certain, monotone=False)
-        self._upstream = upstream
-        self._key = key
-        self._column = upstream.schema.index(INSTANCE)
-        self._parts: dict[int, tuple[Input, Node]] = {}
-        self._touched: dict[Node, None] = {}
-        upstream.connect(self._push)
-
-    @property
-    def pending(self) -> bool:
-        """True if some part has changed."""
-        return bool(self._touched)
-
-    def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        """Add a query, before its rows come."""
-        assert news, "it goes on with what it had, which nobody else has"
-        entry = Input(self._upstream.schema, self._upstream.certain)
-        part: Node = (
-            Slice(entry, offset, limit)
-            if self._key is None
-            else TopK(entry, self._key, offset, limit)
-        )
-        part.connect(lambda row, count: self.emit(row, count))
-        self._parts[number] = (entry, part)
-
-    def remove(self, number: int) -> None:
-        _, part = self._parts.pop(number)
-        self._touched.pop(part, None)
-
-    def flush(self) -> None:
-        """Send the changes of the parts of queries whose rows came or went."""
-        touched, self._touched = self._touched, {}
-        for part in touched:
-            part.flush()
-
-    def _push(self, solution: Solution, count: int) -> None:
-        column, touched = self._column, self._touched
-        numbers: Any = solution[column]
-        if not isinstance(numbers, tuple):
-            numbers = (numbers,)
-        before, after = solution[:column], solution[column + 1 :]
-        for number in numbers:
-            result = self._parts.get(number)
-            if result is not None:
-                entry, part = result
-                touched[part] = None
-                entry.push((*before, number, *after), count)
-
 
 # Groups that are news whenever they get solutions, and what of a query they are for.
 
@@ -155,20 +93,17 @@ class StampedGroups(Node):
     """Groups of rows with stamps: what each query sees of a group that came late (see `Watermark`).
 
     The rows of a group are cut at their stamps. A part has the rows since its cut, for the queries
-    between the cut before (column `AFTER`) and its own. Cuts go with their rows.
-
-    Args:
-        stamps: the columns with stamps; the least of them counts.
+    between the cut before (the first of `seers`) and its own. Cuts go with their rows.
     """
 
     def __init__(
-        self, upstream: Node, how: Grouping, stamps: Sequence[Variable], *, emitting: bool
+        self, upstream: Node, how: Grouping, seers: tuple[Variable, ...], *, emitting: bool
     ) -> None:
-        super().__init__((*how.schema, AFTER, UNTIL), how.certain | {AFTER, UNTIL}, monotone=False)
+        super().__init__((*how.schema, *seers), how.certain | {*seers}, monotone=False)
         self._how = how
         self._groups = Groups(how)
         self._emitting = emitting
-        self._stamps = [upstream.schema.index(name) for name in stamps]
+        self._seen_by = seen_by(upstream.schema)
         self._parts: dict[Key, dict[int, GroupState]] = {}
         # Of each cut its own rows: the arguments of their aggregates, with their counts.
         self._rows: dict[Key, dict[int, Counter[Any]]] = {}
@@ -190,7 +125,7 @@ class StampedGroups(Node):
         key, arguments = values[:width], values[width:]
         if not self._how.passes(key):
             return
-        stamp = min([solution[position] for position in self._stamps])
+        _, stamp = self._seen_by(solution)
         parts, rows = self._parts.setdefault(key, {}), self._rows.setdefault(key, {})
         if stamp not in rows:
             rows[stamp] = Counter()
@@ -269,6 +204,7 @@ class PlanBuilder(Builder):
         self._emitting = emitting
         self._follows_paths = paths
         self.dispatches: list[Dispatch] = []
+        self.slices: list[Slices] = []
         self._newest: list[Newest] = []
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
@@ -302,9 +238,8 @@ class PlanBuilder(Builder):
 
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
         result = [comparison(each, node.schema, self.environment) for each in conditions]
-        stamps = [name for name in node.schema if name.startswith(STAMP)]
         make = NettingDispatch if self._newest else Dispatch
-        dispatch = make(node, result, stamps, self.leaves.dictionary)
+        dispatch = make(node, result, self.leaves.dictionary)
         self.dispatches.append(dispatch)
         return self.flow.add(dispatch)
 
@@ -338,11 +273,29 @@ class PlanBuilder(Builder):
 
     def _beside(self, left: Node, right: Node, *, absent: bool) -> Node:
         shared = [name for name in left.schema if name in right.schema]
-        stamps = [name for name in right.schema if name.startswith(STAMP)]
-        name = Variable(f"{AFTER if absent else UNTIL}{len(self._newest)}")
-        newest = self.flow.add(Newest(right, shared, stamps, name))
+        after, until = self._seers()
+        newest = self.flow.add(Newest(right, shared, after if absent else until))
         self._newest.append(newest)
         return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
+
+    def _seers(self) -> tuple[Variable, Variable]:
+        """Return names of columns that say who sees a solution."""
+        number = len(self.flow.nodes)
+        return Variable(f"{AFTER}{number}"), Variable(f"{UNTIL}{number}")
+
+    def reduced(self, node: Node, names: Sequence[Variable]) -> Node:
+        """Keep stamps too."""
+        stamps = filter(hidden_stamp, node.schema)
+        return super().reduced(node, (*names, *(each for each in stamps if each not in names)))
+
+    def first_ones(self, node: Node, key: SortKeyOf, offset: int, limit: int | None) -> Node:
+        """Keep the first solutions that each query sees."""
+        if not any(map(hidden_stamp, node.schema)):
+            return super().first_ones(node, key, offset, limit)
+        fixed = offset, limit
+        slices = Slices(node, key, node.schema, fixed=fixed, seers=self._seers())
+        self.slices.append(slices)
+        return self.flow.add(slices)
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """Return a grouping under HAVING; conditions on keys are decided once for a group."""
@@ -361,8 +314,8 @@ class PlanBuilder(Builder):
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
         """Return the groups of a node's solutions; `pattern` is their use."""
         emitting = self._emitting is not None and pattern == self._emitting
-        if stamps := [name for name in node.schema if name.startswith(STAMP)]:
-            return self.flow.add(StampedGroups(node, how, stamps, emitting=emitting))
+        if any(map(hidden_stamp, node.schema)):
+            return self.flow.add(StampedGroups(node, how, self._seers(), emitting=emitting))
         if emitting:
             return self.flow.add(EmittingGroup(node, how))
         return super().groups_of(node, how, pattern)
@@ -413,20 +366,18 @@ class Plan:
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
         node, variables, self.order, _ = builder.modified(pattern, None)
-        self._slices: Slices | OwnSlices | None = None
-        if SLICE in lifted and len(lifted) > 1:
-            node = self._slices = self.flow.add(OwnSlices(node, self.order))
-        elif SLICE in lifted:
-            keyed = node if self.order is not None and node.askable else self.flow.add(Copies(node))
-            node = self._slices = self.flow.add(
+        self._slices = builder.slices
+        if SLICE in lifted:
+            node = self.flow.add(
                 Slices(
-                    keyed,
+                    node,
                     self.order,
                     variables if semantics.nets else node.schema,
                     leaving=semantics.relation == "dstream",
                     wanted=delivery.takes,
                 )
             )
+            self._slices.append(node)
         self.schema = node.schema
         if INSTANCE in self.schema:
             delivery.column = self.schema.index(INSTANCE)
@@ -452,6 +403,8 @@ class Plan:
 
         self._position = windows.position
         self._began = self._positions()
+        # Of queries that came late: where the windows were then.
+        self._late: dict[int, list[int]] = {}
         self.follows = bool(self._began) and not query.varies and _follows(query.query)
 
         # The nodes stand in their order; only paths of any length feed back.
@@ -532,6 +485,8 @@ class Plan:
         self.instances[instance.number] = instance
         self.work.share(len(self.instances))
         self._began = self._positions()
+        if self._slices:
+            self._late[instance.number] = self._began
         # No row of a window came after it yet.
         try:
             self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
@@ -543,12 +498,12 @@ class Plan:
         """Remove an instance whose static patterns have too many rows."""
         del self.instances[number]
         self.work.share(len(self.instances))
-        if self._slices is not None:
-            self._slices.remove(number)
+        for slices in self._slices:
+            slices.remove(number)
         for rows in self._own_rows:
             rows.drop(number)
         for dispatch in self.dispatches:
-            dispatch.index.remove(number)
+            dispatch.remove(number)
 
     def adopt(self, instance: Instance) -> None:
         """Continue a query of another plan, where it saw the content of these windows."""
@@ -557,12 +512,34 @@ class Plan:
         self._select(instance, news=False)
 
     def _select(self, instance: Instance, *, news: bool) -> None:
+        if news:
+            self._dispatch(instance)
+        for slices in self._slices:
+            slices.add(instance.number, instance.slice, news=news)
+        if not news:
+            # It was told already what is there.
+            self.flush()
+            self._dispatch(instance)
+
+    def _dispatch(self, instance: Instance) -> None:
         encode = self.flow.dictionary.encode
         for dispatch in self.dispatches:
             constants = [encode(instance.constants[name]) for name in dispatch.variables]
-            dispatch.index.add(instance.number, constants)
-        if self._slices is not None:
-            self._slices.add(instance.number, *instance.slice, news=news)
+            dispatch.add(instance.number, constants)
+
+    def settle(self) -> None:
+        """Note which queries see all that the windows hold."""
+        windows = [window for window, _ in self.leaves.subscriptions]
+        settled = 0
+        for number, began in self._late.items():
+            if not all(map(WindowInput.begins_after, windows, began)):
+                break
+            settled = number
+        if settled:
+            self._late = {number: each for number, each in self._late.items() if number > settled}
+            for slices in self._slices:
+                slices.settle(settled)
+            self.flush()
 
     def _positions(self) -> list[int]:
         """Return the positions of its windows when the last query came."""
@@ -578,6 +555,7 @@ class Plan:
 
     def drop_instance(self, number: int) -> None:
         instance = self.instances.pop(number)
+        self._late.pop(number, None)
         self.work.share(len(self.instances))
         # Operators that keep nothing have nothing to forget.
         self._change_instance(instance, -1, sends=not self.stateless)
@@ -586,8 +564,9 @@ class Plan:
         number, encode = instance.number, self.flow.dictionary.encode
         if count > 0:
             self._select(instance, news=True)
-        elif self._slices is not None:
-            self._slices.remove(number)
+        else:
+            for slices in self._slices:
+                slices.remove(number)
         for rows in self._own_rows:
             if rows.per_instance:
                 notices = rows.drop(number) if count < 0 else rows.evaluate(instance)
@@ -601,7 +580,7 @@ class Plan:
                 entry.route(row, count)
         self.flush()
         for dispatch in self.dispatches if count < 0 else ():
-            dispatch.index.remove(number)
+            dispatch.remove(number)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         """Prepare a change of static graphs outside shared rows; call the result afterwards."""

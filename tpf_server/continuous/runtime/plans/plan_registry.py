@@ -514,6 +514,8 @@ class PlanRegistry:
 
     def merge(self) -> None:
         """Merge plans of the same kind whose windows hold the same by now."""
+        for plan in self.plans:
+            plan.settle()
         for members in tuple(self._templates.values()):
             if len(members) < 2:
                 continue

@@ -1,157 +1,298 @@
-"""OFFSET and LIMIT of many queries that differ in nothing else: one order, each has a part.
+"""OFFSET and LIMIT of many queries that have the same order, but perhaps not the same rows of it.
 
 What is new in a part is told to all queries to which the same rows are new together.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from heapq import nsmallest
+from operator import itemgetter
+from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
-from tpf_client.dataflow.node import Key, Node
-from tpf_client.dataflow.operators.order import Entry, SortKeyOf, TopK
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.operators.order import SortKeyOf
+from tpf_client.sparql.ordering import SortKey
+from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp, seen_by
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
-_ARRIVED = Variable("?.arrived")
+Entry = tuple[Any, Solution, int, int, int]
+"""A copy of a row: its sorting key, the row, the number of its arrival, and who sees it."""
+_Copies = dict[tuple[Solution, int, int], list[Entry]]
 
 
-class Copies(Node):
-    """The solutions of a node as rows, one per copy, with the number of its arrival.
+class _Slice:
+    """Queries with the same OFFSET and LIMIT, and what of their rows has changed."""
 
-    The last copy to come is the first to go.
-    """
+    __slots__ = ("entered", "left", "numbers")
 
-    def __init__(self, upstream: Node) -> None:
-        super().__init__(
-            (*upstream.schema, _ARRIVED), upstream.certain | {_ARRIVED}, monotone=False, keyed=True
-        )
-        self._arrived = 0
-        self._copies: dict[Solution, list[int]] = {}
-        self._rows: dict[Key, Solution] = {}
-        self._touched: dict[Key, None] = {}
-        self.row = self._rows.get
-        upstream.connect(self._push)
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.entered: dict[int, Entry] = {}
+        self.left: dict[int, Entry] = {}
 
-    @property
-    def pending(self) -> bool:
-        """True if solutions came or went."""
-        return bool(self._touched)
-
-    def loose(self) -> bool:
-        return False
-
-    def changed(self) -> Collection[Key]:
-        touched, self._touched = self._touched, {}
-        return touched
-
-    def all_keys(self) -> Iterable[Key]:
-        return self._rows
-
-    def _push(self, solution: Solution, count: int) -> None:
-        copies = self._copies.setdefault(solution, [])
-        for _ in range(count):
-            self._arrived += 1
-            copies.append(self._arrived)
-            key = (self._arrived,)
-            self._rows[key] = (*solution, self._arrived)
-            self._touched[key] = None
-        for _ in range(-count):
-            key = (copies.pop(),)
-            del self._rows[key]
-            self._touched[key] = None
-        if not copies:
-            del self._copies[solution]
+    def move(self, entry: Entry, sign: int) -> None:
+        here, there = (self.entered, self.left) if sign > 0 else (self.left, self.entered)
+        if there.pop(entry[2], None) is None:
+            here[entry[2]] = entry
 
 
-class Slices(TopK):
-    """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
+class _Part:
+    """The first rows, in order, of those that some queries see.
 
     Args:
+        number: they see what a query with this number sees.
+        copies: all rows, also those that they do not see.
+
+    Attributes:
+        after: the number of the part before.
+        best: rows in order; behind them there may be others, unless it has `all`.
+        end: so many rows are needed.
+        reserve: so many are chosen.
+    """
+
+    def __init__(self, number: int, copies: _Copies) -> None:
+        self.number = number
+        self.copies = copies
+        self.after = 0
+        self.slices: dict[tuple[int, int], _Slice] = {}
+        self.best: list[Entry] = []
+        self.all = True
+        self.end = self.reserve = 0
+
+    def reach(self) -> None:
+        """Have as many rows as the slices need."""
+        self.end = max([end for _, end in self.slices], default=0)
+        self.reserve = max(32, 3 * self.end)
+        if len(self.best) <= self.end and not self.all:
+            self.choose()
+
+    def choose(self) -> None:
+        """Choose the first rows among all."""
+        number = self.number
+        entries = [e for own in self.copies.values() for e in own if e[3] < number <= e[4]]
+        self.best = nsmallest(self.reserve, entries, key=itemgetter(0, 1, 2))
+        self.all = len(self.best) == len(entries)
+
+
+class Slices(Node):
+    """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
+
+    Where rows have that column already, or stamps (see `Watermark`), queries see different rows.
+
+    Args:
+        key: of the order; ``None``: that of arrival, equal rows together.
         visible: variables; a new row is no change where one goes that is equal in these.
         leaving: rows that leave the parts are wanted; otherwise those that enter.
+        wanted: true if changes that come now would be emitted.
+        fixed: OFFSET and LIMIT of all queries: all changes are sent.
+        seers: then the columns for the last query that does not see a row yet, and the last that
+            does.
     """
 
     def __init__(
         self,
-        source: Node,
+        upstream: Node,
         key: SortKeyOf | None,
         visible: Sequence[Variable],
         *,
-        leaving: bool,
-        wanted: Callable[[], bool],
+        leaving: bool = False,
+        wanted: Callable[[], bool] = lambda: True,
+        fixed: tuple[int, int | None] | None = None,
+        seers: tuple[Variable, ...] = (INSTANCE,),
     ) -> None:
-        super().__init__(source, key or _last, 0, 1, asks=True)
-        kept = [position for position, name in enumerate(source.schema) if name != _ARRIVED]
-        self._width = len(kept)
-        self.schema = (*(source.schema[position] for position in kept), INSTANCE)
-        self._seen = projection(source.schema, [name for name in visible if name != _ARRIVED])
+        hidden = {INSTANCE, *filter(hidden_stamp, upstream.schema)}
+        rows = tuple([name for name in upstream.schema if name not in hidden])
+        schema = (*rows, *seers)
+        super().__init__(schema, upstream.certain & {*rows} | {*seers}, monotone=False)
+        self._row = projection(upstream.schema, rows)
+        self._key = key.whole if isinstance(key, SortKey) else key
+        self._visible = projection(rows, [name for name in visible if name in rows])
         self._leaving = leaving
-        self._is_wanted = wanted
-        self._prefix: list[Entry] = []
-        self._parts: dict[int, tuple[int, int]] = {}
-        self._queries: dict[tuple[int, int], list[int]] = {}
+        self._wanted = wanted
+        self._fixed = fixed
+        apart = INSTANCE in upstream.schema
+        self._column = upstream.schema.index(INSTANCE) if apart else None
+        self._stamped = not apart and any(map(hidden_stamp, upstream.schema))
+        self._seen_by = seen_by(upstream.schema)
+        self._arrived = self._settled = self._latest = 0
+        self._copies: _Copies = {}
+        self._parts: dict[int, _Part] = {}
+        self._slices: dict[int, tuple[_Part, tuple[int, int]]] = {}
+        self._touched: dict[_Slice, _Part] = {}
+        upstream.connect(self._push)
 
-    def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
-        end = sys.maxsize if limit is None else offset + limit
-        self._parts[number] = (offset, end)
-        self._queries.setdefault((offset, end), []).append(number)
-        self._reach()
-        if news and not self._leaving and self._is_wanted():
-            self._send([each[1] for each in self._prefix[offset:end]], [number], 1)
+    @property
+    def pending(self) -> bool:
+        """True if some part has changed."""
+        return bool(self._touched)
+
+    # ----------------------------------------------------------------------------- queries
+
+    def add(self, number: int, part: tuple[int, int | None], *, news: bool) -> None:
+        """Add a query; what is there already may be news to it."""
+        offset, limit = part if self._fixed is None else self._fixed
+        bounds = (offset, sys.maxsize if limit is None else offset + limit)
+        with self._arranging(number):
+            one = self._part_of(number)
+            one.slices.setdefault(bounds, _Slice()).numbers.append(number)
+            self._slices[number] = one, bounds
+            one.reach()
+        if news and self._fixed is None and not self._leaving and self._wanted():
+            self._send([each[1] for each in one.best[slice(*bounds)]], [number], 1)
+
+    def _part_of(self, number: int) -> _Part:
+        """Return the part that a query sees."""
+        parts = self._parts
+        if not self._stamped and self._column is None:
+            number = 1
+        elif self._stamped and number <= self._settled:
+            number = next((each for each in parts if each <= self._settled), number)
+        if number not in parts:
+            part = parts[number] = _Part(number, {} if self._column is not None else self._copies)
+            if self._latest >= number:
+                part.choose()
+        return parts[number]
 
     def remove(self, number: int) -> None:
-        part = self._parts.pop(number)
-        self._queries[part].remove(number)
-        if not self._queries[part]:
-            del self._queries[part]
-        self._reach()
+        part, bounds = self._slices.pop(number)
+        part.slices[bounds].numbers.remove(number)
+        if not part.slices[bounds].numbers:
+            if self._fixed is not None:
+                self._show(-1, (part,))
+            self._touched.pop(part.slices.pop(bounds), None)
+        if not part.slices:
+            del self._parts[part.number]
+        part.reach()
 
-    def _reach(self) -> None:
-        """Sort as many rows as are needed."""
-        self._end = max([1, *(end for _, end in self._queries)])
-        self.reserve = max(32, 3 * self._end)
-        if len(self._sorted) < self._end and not self._all:
-            self._choose_anew()
-        self._prefix = self._sorted[: self._end]
-
-    def _show(self) -> None:
-        """Notify the queries whose part changed, together those with the same new rows."""
-        before, now = self._prefix, self._sorted[: self._end]
-        self._prefix = now
-        if not self._is_wanted():
+    def settle(self, number: int) -> None:
+        """Note that queries up to this one see all rows, from now on."""
+        self._settled = number
+        *others, last = [each for each in self._parts if each <= number] or [0]
+        if not self._stamped or self._touched or not others:
             return
-        if self._leaving:
-            before, now = now, before
-        same = min(len(before), len(now))
-        first = next((at for at in range(same) if before[at] is not now[at]), same)
+        with self._arranging(0):
+            one = self._parts[last]
+            for each in others:
+                for bounds, own in self._parts.pop(each).slices.items():
+                    one.slices.setdefault(bounds, _Slice()).numbers += own.numbers
+                    self._slices.update(dict.fromkeys(own.numbers, (one, bounds)))
+            one.reach()
+
+    @contextmanager
+    def _arranging(self, number: int) -> Iterator[None]:
+        """Send anew who sees what, where parts change that are not before this number."""
+        if self._fixed is None:
+            yield
+            return
+        moved = [each for each in self._parts.values() if each.number >= number]
+        self._show(-1, moved)
+        yield
+        after = 0
+        for each in sorted(self._parts):
+            self._parts[each].after, after = after, each
+        self._show(1, [each for each in self._parts.values() if each.number >= number])
+
+    def _show(self, sign: int, parts: Iterable[_Part]) -> None:
+        for part in parts:
+            for offset, end in part.slices:
+                for entry in part.best[offset:end]:
+                    self.emit((*entry[1], part.after, part.number), sign)
+
+    # -------------------------------------------------------------------------------- rows
+
+    def _push(self, solution: Solution, count: int) -> None:
+        row, after, until = self._row(solution), 0, sys.maxsize
+        holders: list[tuple[_Copies, Sequence[_Part]]]
+        if self._column is None:
+            after, until = self._seen_by(solution)
+            self._latest = max(self._latest, until)
+            parts = [each for each in self._parts.values() if after < each.number <= until]
+            holders = [(self._copies, parts)]
+        else:
+            numbers: Any = solution[self._column]
+            some = map(self._parts.get, numbers if isinstance(numbers, tuple) else (numbers,))
+            holders = [(each.copies, (each,)) for each in some if each is not None]
+        key = None if self._key is None else self._key(solution)
+        seen = row, after, until
+        for _ in range(abs(count)):
+            self._arrived += count > 0
+            new = (self._arrived if key is None else key, row, self._arrived, after, until)
+            alike: dict[int, tuple[Entry, list[_Part]]] = {}
+            for copies, own_parts in holders:
+                own = copies.setdefault(seen, [])
+                if count < 0:
+                    entry = own.pop()
+                    if not own:
+                        del copies[seen]
+                else:
+                    entry = new if key is not None or not own else (own[0][0], *new[1:])
+                    own.append(entry)
+                alike.setdefault(id(entry), (entry, []))[1].extend(own_parts)
+            for entry, some_parts in alike.values():
+                self._move(entry, 1 if count > 0 else -1, some_parts)
+
+    def _move(self, entry: Entry, sign: int, parts: Iterable[_Part]) -> None:
+        """Put a row into the order of these parts, or take it from there."""
+        wanted = self._wanted()
+        for part in parts:
+            best = part.best
+            if not part.all and entry > best[-1]:
+                continue
+            at = bisect_left(best, entry)
+            if sign > 0:
+                best.insert(at, entry)
+            if wanted and at < part.end:
+                size = len(best)
+                for (offset, end), own in part.slices.items():
+                    if at < end and offset < size:
+                        own.move(best[at if at > offset else offset], sign)
+                        if end < size:
+                            own.move(best[end], -sign)
+                        self._touched[own] = part
+            if sign < 0:
+                del best[at]
+                if len(best) <= part.end and not part.all:
+                    part.choose()
+            elif len(best) > 2 * part.reserve:
+                del best[part.reserve :]
+                part.all = False
+
+    def flush(self) -> None:
+        """Notify the queries whose part changed, together those with the same new rows."""
+        touched, self._touched = self._touched, {}
         alike: dict[tuple[int, ...], tuple[list[Solution], list[int]]] = {}
-        for (offset, end), numbers in self._queries.items():
-            begin = offset if offset > first else first
-            if (one := before[begin:end]) != (other := now[begin:end]):
-                rows = self._new(one, other)
-                # The rows of the order live as long as this, so their addresses name them.
-                alike.setdefault(tuple(map(id, rows)), (rows, []))[1].extend(numbers)
+        for own, part in touched.items():
+            came, went = own.entered, own.left
+            own.entered, own.left = {}, {}
+            if self._fixed is not None:
+                for sign, some, others in ((-1, went, came), (1, came, went)):
+                    for row in self._new(some.values(), others.values()):
+                        self.emit((*row, part.after, part.number), sign)
+                continue
+            if self._leaving:
+                came, went = went, came
+            if rows := self._new(came.values(), went.values()):
+                key = tuple(map(id, rows))
+                alike.setdefault(key, (rows, []))[1].extend(own.numbers)
         for rows, numbers in alike.values():
             self._send(rows, numbers, -1 if self._leaving else 1)
 
-    def _new(self, before: list[Entry], now: list[Entry]) -> list[Solution]:
-        """Return the rows of a part that it did not have, nor others equal to them."""
-        had, has, seen = set(map(id, before)), set(map(id, now)), self._seen
-        gone = [seen(each[1]) for each in before if id(each) not in has]
+    def _new(self, came: Iterable[Entry], went: Iterable[Entry]) -> list[Solution]:
+        """Return the rows that came, but for those of which an equal one went."""
+        gone = [self._visible(each[1]) for each in went]
         result = []
-        for each in now:
-            if id(each) not in had:
-                if gone and (key := seen(each[1])) in gone:
-                    gone.remove(key)
-                else:
-                    result.append(each[1])
+        for each in sorted(came):
+            if gone and (key := self._visible(each[1])) in gone:
+                gone.remove(key)
+            else:
+                result.append(each[1])
         return result
 
     def _send(self, rows: Iterable[Solution], numbers: Sequence[int], sign: int) -> None:
-        width, emit, column = self._width, self.emit, tuple(numbers)
+        column = tuple(numbers)
         for row in rows:
-            emit((*row[:width], column), sign)  # type: ignore[arg-type]
-
-
-def _last(row: Solution) -> int:
-    return row[-1]
+            self.emit((*row, column), sign)  # type: ignore[arg-type]

@@ -4,8 +4,8 @@ Differing subjects and objects of triple patterns become variables, and a table 
 joined in, so an arrival costs as many instances as match it. That is done where the instances do
 not disturb each other: in a basic graph pattern under filters, BIND, grouping by keys, projection
 and DISTINCT. Constants in comparisons of the last FILTER or HAVING are lifted too (see `Dispatch`),
-whatever is below. Queries of any kind that differ in OFFSET and LIMIT alone share one order (see
-`Slices`); with other differences, each has its own (see `OwnSlices`).
+whatever is below. Queries of any kind that differ in OFFSET and LIMIT alone share one order; with
+other differences, each has its own (see `Slices`).
 
 Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
 in RANGE share a plan: the content of their windows meets nothing that comes later.
@@ -57,7 +57,9 @@ class Template:
         constants: of triple patterns, in the order of the text, then of comparisons.
         matched: how many are in triple patterns.
         groups: there are groups below the comparisons, or other operators with a state.
-        stamped: what queries see of these by stamps can be told (see `StampedGroups`, `Newest`).
+        stamped: what queries see of these by stamps can be told (see `StampedGroups`, `Newest`,
+            `Slices`).
+        ordered: there is an ORDER BY.
         slice: OFFSET and LIMIT, if any.
         width: of the window, in milliseconds, where that was taken out.
     """
@@ -69,6 +71,7 @@ class Template:
     slice: tuple[int, int | None] | None = None
     width: int | None = None
     stamped: bool = False
+    ordered: bool = False
 
     def opens(self, numbers: Collection[int]) -> bool:
         """True if instances with these constants may be added later.
@@ -77,7 +80,7 @@ class Template:
         """
         constants = [number for number in numbers if number >= 0]
         if self.slice is not None and not constants:
-            return False
+            return self.stamped and self.ordered
         return self.stamped or not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
@@ -108,11 +111,22 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         # What there is without any element could not be given to who comes later.
         if query.query.form != "ASK" and sliced is None and query.waits_for_elements(pattern):
             pattern = _comparing(pattern, constants, None)
+        # Windows of every stream do without stamps.
+        stamped = _shows_stamps(pattern) and not query.varies and query.query.form != "ASK"
+        ordered = _ordered(pattern)
+        if not policy.nets:
+            # A group of rows of several elements is cut where others have seen its row already.
+            stamped = stamped and not any(
+                sum(query.window_of(each.graph) is not None for each in bgp.patterns) > 1
+                for group in walk(pattern)
+                if isinstance(group, Group)
+                for bgp in walk(group)
+                if isinstance(bgp, BGP)
+            )
         if sliced is not None:
             pattern = replace(sliced, input=pattern)
-        common = replace(query.query, pattern=pattern)
-        stamped = bool(constants) and _shows_stamps(pattern)
-        return Template((common, query.windows), tuple(constants), 0, True, part, None, stamped)
+        key = replace(query.query, pattern=pattern), query.windows
+        return Template(key, tuple(constants), 0, True, part, None, stamped, ordered)
     pattern = _with_bgp(pattern, _lifted(bgp, constants, None))
     matched = len(constants)
     groups = any(isinstance(each, Group) for each in walk(pattern))
@@ -121,6 +135,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         groups and sliced
     ):
         pattern = _comparing(pattern, constants, None)
+    stamped, ordered = _shows_stamps(pattern) or _stamped(pattern), _ordered(pattern)
     if sliced is not None:
         pattern = replace(sliced, input=pattern)
     common = replace(query.query, pattern=pattern)
@@ -128,8 +143,12 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     if sliced is None and not policy.nets:
         width = _passing_width(query, bgp)
     windows = query.windows if width is None else _at_once(query.windows)
-    stamped = sliced is None and _stamped(query.query.pattern)
-    return Template((common, windows), tuple(constants), matched, groups, part, width, stamped)
+    key = common, windows
+    return Template(key, tuple(constants), matched, groups, part, width, stamped, ordered)
+
+
+def _ordered(pattern: Pattern) -> bool:
+    return isinstance(pattern.input if isinstance(pattern, Project) else pattern, OrderBy)
 
 
 def _stamped(pattern: Pattern) -> bool:
@@ -155,8 +174,10 @@ def _stamped(pattern: Pattern) -> bool:
 
 
 def _shows_stamps(pattern: Pattern) -> bool:
-    """True where joins, and what is beside something or not, are all that stamps go through."""
+    """True where what stamps go through tells them apart."""
     while isinstance(pattern, (Project, Extend, OrderBy)):
+        if any(map(_unsafe, expressions_of(pattern))):
+            return False
         pattern = pattern.input
     return _keeps_stamps(pattern, absence=True)
 
@@ -177,6 +198,12 @@ def _keeps_stamps(pattern: Pattern, *, absence: bool) -> bool:
         case Extend(inner, _, expression):
             plain = not _unsafe(expression) and not is_volatile(expression)
             return plain and _keeps_stamps(inner, absence=absence)
+        case Group(_, keys):
+            return absence and bool(keys) and _stamped(pattern)
+        case Slice(inner, _, _, ()):
+            return absence and _ordered(inner) and _shows_stamps(inner)
+        case Project(inner):
+            return _keeps_stamps(inner, absence=absence)
         case Minus(left, right, ()) | LeftJoin(left, right, None):
             return absence and _keeps_stamps(left, absence=True) and _beside(left, right)
     return False

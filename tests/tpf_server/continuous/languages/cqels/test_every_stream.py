@@ -109,6 +109,23 @@ def test_queries_that_come_later_see_what_comes_later() -> None:
     assert not len(engine._windows)
 
 
+def test_queries_that_differ_in_a_constant_see_what_comes_later() -> None:
+    """The windows of every stream do not say since when a row is there."""
+    text = (
+        "SELECT ?a { STREAM ?s [RANGE 1h] { ?a <urn:p> ?b }"
+        " STREAM <urn:t> [NOW] { ?b <urn:q> ?c } FILTER(?c > %d) }"
+    )
+    engine = Engine()
+    queries = []
+    for number in range(4):
+        queries.append(engine.register(text % number))
+        engine.push("<urn:s>", (f"<urn:a{number}>", "<urn:p>", "<urn:b>"), number)
+    engine.push(
+        "<urn:t>", ("<urn:b>", "<urn:q>", '"9"^^<http://www.w3.org/2001/XMLSchema#integer>'), 10
+    )
+    assert [each.emitted for each in queries] == [4, 3, 2, 1]
+
+
 def test_what_was_in_a_stream_goes_with_it() -> None:
     engine = Engine(EngineSettings(semantics=PAPER_DSTREAM))
     text = "SELECT ?s (COUNT(*) AS ?n) { STREAM ?s [ALL] { ?a <urn:p> ?b } } GROUP BY ?s"

@@ -408,6 +408,39 @@ def test_to_advance_costs_what_is_due(kind: str) -> None:
     assert many <= 11 * few
 
 
+AT = "STREAM <urn:s> [RANGE 1h] { ?who :at ?room }"
+BEFORE = (
+    "SELECT ?mate ?room { STREAM <urn:s> [NOW] { ?mate :at ?room } { SELECT ?room %s } FILTER(%s) }"
+)
+LATE = {
+    "limit": f"SELECT ?who {{ {AT} }} ORDER BY ?room ?who LIMIT %d",
+    "limit of groups": f"SELECT ?room (COUNT(*) AS ?n) {{ {AT} }} GROUP BY ?room ORDER BY ?n"
+    " LIMIT %d",
+    "having": f"SELECT ?room (COUNT(*) AS ?n) {{ {AT} }} GROUP BY ?room HAVING(COUNT(*) > %d)",
+    "groups in a sub-query": BEFORE % (f"(COUNT(*) AS ?n) {{ {AT} }} GROUP BY ?room", "?n > %d"),
+    "limit in a sub-query": BEFORE
+    % (f"?who {{ {AT} }} ORDER BY ?who ?room LIMIT 5", "?who = :p%d"),
+}
+
+
+@pytest.mark.parametrize("policy", [PAPER, CQELS])
+@pytest.mark.parametrize("kind", LATE)
+def test_a_query_that_comes_late_costs_little(kind: str, policy: Semantics) -> None:
+    """Each of them sees other rows of the window; they have one plan beside the first."""
+    found = []
+    for count in (10, 60):
+        engine = Engine(EngineSettings(semantics=policy))
+        events = _detections(count + 60)
+        for number in range(count):
+            engine.register(_PREFIX + LATE[kind] % number, _ignore)
+            _push(engine, events[number : number + 1])
+        assert len({each.plan for each in engine.queries.values()}) == 2
+        found.append(_calls(engine, events[count:]))
+    few, many = found
+    # A plan of its own took 60 to 130 calls an element.
+    assert (many - few) / (50 * 60) <= 65
+
+
 @pytest.mark.parametrize(
     "text",
     [
