@@ -19,9 +19,9 @@ from tpf_client.sparql.ordering import SortKey
 from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp, seen_by
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
-Entry = tuple[Any, Solution, int, int, int]
+_Entry = tuple[Any, Solution, int, int, int]
 """A copy of a row: its sorting key, the row, the number of its arrival, and who sees it."""
-_Copies = dict[tuple[Solution, int, int], list[Entry]]
+_Copies = dict[tuple[Solution, int, int], list[_Entry]]
 
 
 class _Slice:
@@ -31,10 +31,10 @@ class _Slice:
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
-        self.entered: dict[int, Entry] = {}
-        self.left: dict[int, Entry] = {}
+        self.entered: dict[int, _Entry] = {}
+        self.left: dict[int, _Entry] = {}
 
-    def move(self, entry: Entry, sign: int) -> None:
+    def move(self, entry: _Entry, sign: int) -> None:
         here, there = (self.entered, self.left) if sign > 0 else (self.left, self.entered)
         if there.pop(entry[2], None) is None:
             here[entry[2]] = entry
@@ -59,7 +59,7 @@ class _Part:
         self.copies = copies
         self.after = 0
         self.slices: dict[tuple[int, int], _Slice] = {}
-        self.best: list[Entry] = []
+        self.best: list[_Entry] = []
         self.all = True
         self.end = self.reserve = 0
 
@@ -221,7 +221,7 @@ class Slices(Node):
         for _ in range(abs(count)):
             self._arrived += count > 0
             new = (self._arrived if key is None else key, row, self._arrived, after, until)
-            alike: dict[int, tuple[Entry, list[_Part]]] = {}
+            alike: dict[int, tuple[_Entry, list[_Part]]] = {}
             for copies, own_parts in holders:
                 own = copies.setdefault(seen, [])
                 if count < 0:
@@ -235,7 +235,7 @@ class Slices(Node):
             for entry, some_parts in alike.values():
                 self._move(entry, 1 if count > 0 else -1, some_parts)
 
-    def _move(self, entry: Entry, sign: int, parts: Iterable[_Part]) -> None:
+    def _move(self, entry: _Entry, sign: int, parts: Iterable[_Part]) -> None:
         """Put a row into the order of these parts, or take it from there."""
         wanted = self._wanted()
         for part in parts:
@@ -281,7 +281,7 @@ class Slices(Node):
         for rows, numbers in alike.values():
             self._send(rows, numbers, -1 if self._leaving else 1)
 
-    def _new(self, came: Iterable[Entry], went: Iterable[Entry]) -> list[Solution]:
+    def _new(self, came: Iterable[_Entry], went: Iterable[_Entry]) -> list[Solution]:
         """Return the rows that came, but for those of which an equal one went."""
         gone = [self._visible(each[1]) for each in went]
         result = []
