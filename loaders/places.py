@@ -140,7 +140,6 @@ class FolderUrl:
         self.file = self._file(url, info) if info.type is fs.FileType.File else None
 
     def files_below(self, folder: str) -> list[tuple[PurePosixPath, RemoteFile]]:
-        """Return all files below a folder, in order."""
         from pyarrow import fs
 
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=True)

@@ -199,7 +199,6 @@ class Results:
         return estimate(self.numbers(column, **conditions))
 
     def mean(self, column: str, **conditions: CellValue) -> float | None:
-        """Return the mean of a column, if measured."""
         estimated = self.estimate(column, **conditions)
         return None if estimated is None else estimated.mean
 

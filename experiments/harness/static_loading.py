@@ -37,7 +37,6 @@ class StaticLoading:
     def stores(
         self, folder: Path, parts: Mapping[str, Iterable[Quad]], created: datetime
     ) -> dict[str, Path]:
-        """Make a store for each name in this folder."""
         folder.mkdir(parents=True, exist_ok=True)
         files = {}
         for name, quads in parts.items():

@@ -171,7 +171,6 @@ class PeopleFiles:
         return path
 
     def made(self) -> Path:
-        """Return the store's path."""
         return self.folder / PEOPLE_DATASET
 
     def store(self) -> Path:

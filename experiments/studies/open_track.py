@@ -136,7 +136,6 @@ class Sizes:
         )  # fmt: skip
 
     def folders(self) -> list[Path]:
-        """Return where data are looked for."""
         if self.data:
             return [Path(self.data)]
         default = Path(__file__).parents[3] / "shared/data"

@@ -191,7 +191,6 @@ class Player:
 
     @property
     def delays(self) -> list[float]:
-        """Return the delays of all answers, in seconds."""
         return [delay for writer in self._writers for delay in writer.delays]
 
 

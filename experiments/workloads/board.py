@@ -29,7 +29,6 @@ class DepartureWindow:
     departures: int
 
     def query(self) -> str:
-        """Return the train query for the query streamer."""
         return train_query(parse_instant(self.start), parse_instant(self.until))
 
     def cqels_query(self, stream: str, milliseconds: int) -> str:

@@ -52,7 +52,6 @@ class Replay:
         self.run(lambda: RecordedMessages(path, make(), timedelta(seconds=period)), url)
 
     def run(self, make_feed: Callable[[], MeasurableFeed], url: str) -> None:
-        """Play a feed to the dataset at a URL."""
         settings = ReplaySettings(
             self.speed, self.start, self.until, self.label.for_url(url), self.original,
             timedelta(seconds=self.lead), self.state, self.clock, time_zone(self.zone),

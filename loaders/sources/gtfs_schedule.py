@@ -64,7 +64,6 @@ class Tables:
         return str(self.path / name) if self.path.is_dir() else f"{self.path}: {name}"
 
     def line(self, name: str, line: int) -> AbstractContextManager[None]:
-        """Attribute errors to a line of a table."""
         return row_of(self.place(name), line)
 
     @contextmanager
@@ -244,7 +243,6 @@ class GtfsSchedule:
         return dict(times)
 
     def calls(self, share: int = 0, shares: int = 1) -> Iterator[tuple[str, StopTime]]:
-        """Yield each stop of a share, with its trip."""
         columns = ("trip_id", "stop_id", "stop_sequence", "departure_time")
         for line, row in self.tables.rows("stop_times.txt", columns):
             if zlib.crc32(row["trip_id"].encode()) % shares != share:

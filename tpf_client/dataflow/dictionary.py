@@ -129,7 +129,6 @@ class TermDictionary:
         return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def serials(self, prefix: int, numbers: NumbersT) -> NumbersT:
-        """Return the integers of a column of numbers."""
         return ((numbers << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def __len__(self) -> int:

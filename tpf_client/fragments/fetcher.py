@@ -265,7 +265,6 @@ class Fetcher:
         self._closed = False
 
     def server_clock(self, url: str) -> ServerClock:
-        """Return the bounds of the clock at this URL."""
         where = origin(url)
         with self._lock:
             if where not in self._clocks:

@@ -49,7 +49,6 @@ class ThreadedFetcher(Fetcher):
         self._pools: dict[Origin, ThreadPoolExecutor] = {}
 
     def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:
-        """Return the page, waited for in this thread."""
         kept = self._kept(request)
         if kept is not None:
             return kept

@@ -237,7 +237,6 @@ class PlannedQuery:
         return [self.row(each) for each in late]
 
     def timed_rows(self, at: datetime) -> list[tuple[Row, Span]]:
-        """Return the answer with the span of each row."""
         counts = list(self.output.multiset().items())
         spans = zip(counts, self.validity.spans(counts, at), strict=True)
         left = {solution: iter(copies) for (solution, _), copies in spans}

@@ -319,7 +319,6 @@ class LookupJoin(Node):
         return [solution + rest for rest in entry.partners] if answered(key) else None
 
     def left_of(self, key: Solution) -> Iterable[Solution]:
-        """Return the present left solutions of a key."""
         entry = self._entries.get(key)
         return () if entry is None else entry.left
 

@@ -156,7 +156,6 @@ class RankedGroups:
         return self.changed
 
     def shown(self) -> list[Cells]:
-        """Return the rows of the groups that are shown."""
         count = self._library.ranked_shown(self._state, _address(self._shown))
         return [tuple(row) for row in self._shown[:count].tolist()]
 

@@ -47,7 +47,6 @@ class StreamClock:
         self.plain = True
 
     def came(self, at: int) -> None:
-        """Note the timestamp of an element."""
         if at > self.newest:
             self.newest = at
 

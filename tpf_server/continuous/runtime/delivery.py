@@ -97,7 +97,6 @@ class Delivery:
         return self._nets or self._phase.inserting
 
     def rouse(self) -> None:
-        """Note that there is something to emit."""
         if not self.awake:
             self.awake = True
             self._wake(self)

@@ -61,7 +61,6 @@ class Ticker:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Start in a daemon thread."""
         threading.Thread(target=self.run, name="stream time", daemon=True).start()
 
     def stop(self) -> None:

@@ -460,7 +460,6 @@ class RemoteGraphs:
         self._stopped.set()
 
     def read(self) -> None:
-        """Read all graphs once."""
         with self._lock:
             every = [*self.graphs, *self._further]
         for graph in every:
@@ -662,7 +661,6 @@ class StaticUpdates:
                     self._changing.drop(graph)
 
     def explain(self, clauses: Iterable[ServiceClause]) -> dict[str, Any]:
-        """Return the state of the services of a query."""
         # Another thread may release some of them.
         graphs = [each for each in map(self._services.get, clauses) if each is not None]
         state: dict[str, Any] = {"services": [graph.state for graph in graphs]} if graphs else {}

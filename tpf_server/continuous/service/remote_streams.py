@@ -386,7 +386,6 @@ class RemoteStreams:
         self._started = False
 
     def allowed(self, stream: Term) -> bool:
-        """True for a stream at an allowed server."""
         origin = origin_of(stream[1:-1])
         there = origin is not None and origin[0] in ("http", "https")
         return there and origin != origin_of(self._base) and origin in self._tokens

@@ -407,7 +407,6 @@ class ResultLog:
         return self._last - self.begin + len(self._held)
 
     def append(self, emission: Emission) -> None:
-        """Append an emission, and wake the readers."""
         event = Event(self.begin + self.count + 1, emission)
         if self._holds:
             self._held.append(event)

@@ -213,8 +213,8 @@ class SharedPlan:
     def _content(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
         """Return the content of windows in each evaluation, with latest timestamps if needed.
 
-        An element goes to evaluations with a pattern that it may match. A triple that came often
-        is made one before it is repeated for each instant, where a number has bits for these.
+        An element goes to evaluations with a pattern that it may match. Where a number has bits for
+        all instants, triples are made distinct before they are repeated.
         """
         moments = sql.broadcast(self._moments(instants))
         parts = [
@@ -251,7 +251,7 @@ class SharedPlan:
         return repeated.select(self._number(), *triple)
 
     def _moments(self, instants: Sequence[int]) -> DataFrame:
-        """The instants and their bits, as data: literals would be compiled in each batch."""
+        """The instants and their bits, as data: literals would be compiled."""
         common = self.graph.instants.greatest_common_period
         rows = ", ".join(
             f"({at}L, {1 << (at - instants[0]) // common % _BITS}L)" for at in instants
@@ -484,7 +484,6 @@ class MicroBatches:
         return counts
 
     def _counted(self, frame: DataFrame, ends: Mapping[Term, int]) -> list[_StreamCounts]:
-        """Parse and count in one job."""
         is_element = sql.col("s").isNotNull()
         known = self._session.createDataFrame([(dict(ends),)], "ends map<string, long>")
         rows = (

@@ -150,7 +150,6 @@ class ResultFiles:
             self._elements.make()
 
     def write(self, batch: int, answers: Iterable[PeriodicAnswer]) -> None:
-        """Write the answers of a micro-batch, durably."""
         written = list(answers)
         if self._elements is not None:
             lines = [

@@ -203,7 +203,7 @@ _EVERY: Final = 1.0
 _LONGEST: Final = 5
 """The most, in these seconds, unless a batch takes longer."""
 _SHARE: Final = 8
-"""A batch costs much by itself: the next begins after this many times what one took."""
+"""The next batch begins after this many times what one took."""
 
 
 class SparkExecutor:

@@ -214,7 +214,6 @@ class Rows:
             self.terms.release(column[slot])
 
     def rows(self, slot: int) -> Sequence[int]:
-        """Return the rows of a slot in order."""
         rows = self._rows_of[slot] if slot < len(self._rows_of) else None
         if rows is None:
             return ()

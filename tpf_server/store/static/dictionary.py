@@ -44,7 +44,6 @@ class Dictionary:
         self._memo: dict[str, int | None] = {}
 
     def id_of(self, term: str) -> int | None:
-        """Return the id of a term, or ``None``."""
         memo = self._memo
         try:
             return memo[term]

@@ -213,7 +213,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return self.evaluation.changed(self.question, self._seen)
 
     def answer(self, at: int) -> PeriodicAnswer | None:
-        """Answer at an instant, if there is an answer."""
         if self.timely:
             try:
                 self.evaluation.plan_at(at)

@@ -169,7 +169,6 @@ class ConstantIndex(Generic[QueryT]):
         return result
 
     def meets(self, query: QueryT, solution: Solution) -> bool:
-        """True where a solution is one of a query."""
         return all(
             each.test((each.value(solution), constant))
             for each, constant in zip(self._comparisons, self._constants[query], strict=True)

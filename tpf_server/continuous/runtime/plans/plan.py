@@ -67,7 +67,6 @@ class EmittingGroup(Node):
 
     @property
     def pending(self) -> bool:
-        """True if a group changed."""
         return bool(self.groups.touched)
 
     def flush(self) -> None:
@@ -116,7 +115,6 @@ class StampedGroups(Node):
 
     @property
     def pending(self) -> bool:
-        """True if a group changed."""
         return bool(self._touched)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -212,7 +210,6 @@ class PlanBuilder(Builder):
         return super().seed(node, names) if self._follows_paths else None
 
     def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
-        """Return the node of a pattern's solutions."""
         conditions: list[algebra.Expression] = []
         inner = pattern
         while isinstance(inner, algebra.Filter):

@@ -133,7 +133,6 @@ class HoldingPlans:
             self.early[:] = [_Early(self)]
 
     def grown(self, plan: Plan) -> None:
-        """Note a new window of a plan."""
         if self._many and plan in self._plans:
             plan.wait_for_rows()
 

@@ -64,7 +64,6 @@ class _Part:
         self.end = self.reserve = 0
 
     def reach(self) -> None:
-        """Have as many rows as the slices need."""
         self.end = max([end for _, end in self.slices], default=0)
         self.reserve = max(32, 3 * self.end)
         if len(self.best) <= self.end and not self.all:
@@ -145,7 +144,6 @@ class Slices(Node):
             self._send([each[1] for each in one.best[slice(*bounds)]], [number], 1)
 
     def _part_of(self, number: int) -> _Part:
-        """Return the part that a query sees."""
         parts = self._parts
         if not self._stamped and self._column is None:
             number = 1

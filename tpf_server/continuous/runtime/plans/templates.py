@@ -84,7 +84,6 @@ class Template:
         return self.stamped or not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
-        """Return the query as an instance of a plan."""
         constants = {lifted_variable(n): self.constants[n] for n in lifted if n >= 0}
         return Instance(number, constants, self.slice or (0, None))
 

@@ -316,7 +316,6 @@ class StaticData:
         return self.part((name,))
 
     def graphs(self, name: Term) -> tuple[Graph, ...]:
-        """Return the parts of the graph of this name."""
         return tuple(self._graphs.get(name, ()))
 
 
@@ -359,7 +358,6 @@ class Dataset:
                         yield quad
 
     def has(self, quad: Quad) -> bool:
-        """True if a quad is there."""
         return next(self.match(QuadPattern(*quad)), None) is not None
 
     def sees(self, patterns: Iterable[QuadPattern], change: GraphChange) -> bool:
@@ -375,7 +373,6 @@ class Dataset:
                     yield quad
 
     def _changed(self, pattern: QuadPattern, change: GraphChange) -> list[Term]:
-        """Return the graphs of a pattern that change."""
         if pattern.graph == DEFAULT_GRAPH:
             return [] if set(self._default).isdisjoint(change.graphs) else [DEFAULT_GRAPH]
         if is_variable(pattern.graph):

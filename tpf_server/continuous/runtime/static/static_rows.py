@@ -246,7 +246,6 @@ class StaticIndex(dict[Any, _Rests]):
         self.fill()
 
     def fill(self) -> None:
-        """Take the rows that are there."""
         self.clear()
         for row, _ in self._source.rows():
             self.setdefault(self._key(row), {})[self._rest(row)] = 1
@@ -383,7 +382,6 @@ class StaticRows:
 
     @property
     def whole(self) -> bool:
-        """True if all rows are there."""
         return bool(self._parts)
 
     @property
@@ -429,7 +427,6 @@ class StaticRows:
     # ------------------------------------------------------------------------------- rows
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
-        """Give the rows that are there, with their counts."""
         for part in self._parts.values():
             yield from ((row, 1) for row in part) if self._distinct else part.items()
 

@@ -98,7 +98,6 @@ class TripleMatcher:
         return tuple([triple[position] for position in self._takes])
 
     def triple(self, row: Solution) -> EncodedTriple:
-        """Return the triple of a row."""
         s, p, o = (row[value] if free else value for free, value in self._positions)
         return s, p, o
 

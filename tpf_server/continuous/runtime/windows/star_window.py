@@ -69,7 +69,6 @@ class StarContent:
             del self._live[subject]
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
-        """Return the present rows with their counts."""
         for subject, content in self._live.items():
             if isinstance(content, tuple):
                 yield content, 1
