@@ -327,7 +327,7 @@ class QuestionParts:
             self.index.add(part, part.constants)
             try:
                 for solution, count in self._below.multiset().items():
-                    if self.index.meets(part, solution):
+                    if self.index.among((part,), solution):
                         part.push(solution, count)
             except Exception as error:  # noqa: BLE001 - it ends this question, and no other
                 part.fail(error)

@@ -112,6 +112,8 @@ def comparison(
 
 # The queries whose constants compare with a solution.
 
+_Numbered = tuple[int, Comparison]
+
 
 class ConstantIndex(Generic[QueryT]):
     """The queries for whose constants c all comparisons ``value operator c`` are true.
@@ -123,8 +125,9 @@ class ConstantIndex(Generic[QueryT]):
 
     def __init__(self, comparisons: Sequence[Comparison], dictionary: TermDictionary) -> None:
         self.tried = 0
-        self._comparisons = tuple(comparisons)
-        first, *self._others = comparisons
+        self._all: list[_Numbered] = list(enumerate(comparisons))
+        self._others = self._all[1:]
+        first = comparisons[0]
         self._operator, self._value, self._test = first.operator, first.value, first.test
         self._dictionary = dictionary
         self._constants: dict[QueryT, Sequence[TermId]] = {}
@@ -159,20 +162,23 @@ class ConstantIndex(Generic[QueryT]):
             self._literals.pop(constant, None)
 
     def queries(self, solution: Solution) -> list[QueryT]:
-        result: list[QueryT] = []
-        queries = self._queries
+        queries: list[QueryT] = []
         for constant in self._meeting(self._value(solution)):
-            result += queries[constant]
-        for position, each in enumerate(self._others if result else (), start=1):
-            value, test = each.value(solution), each.test
-            result = [one for one in result if test((value, self._constants[one][position]))]
-        return result
+            queries += self._queries[constant]
+        return self._among(queries, solution, self._others)
 
-    def meets(self, query: QueryT, solution: Solution) -> bool:
-        return all(
-            each.test((each.value(solution), constant))
-            for each, constant in zip(self._comparisons, self._constants[query], strict=True)
-        )
+    def among(self, queries: Sequence[QueryT], solution: Solution) -> list[QueryT]:
+        """Return those of a few queries that want a solution."""
+        return self._among(queries, solution, self._all)
+
+    def _among(
+        self, queries: Sequence[QueryT], solution: Solution, comparisons: Sequence[_Numbered]
+    ) -> list[QueryT]:
+        constants = self._constants
+        for position, each in comparisons if queries else ():
+            value, test = each.value(solution), each.test
+            queries = [one for one in queries if test((value, constants[one][position]))]
+        return [*queries]
 
     def _meeting(self, value: TermId) -> list[TermId]:
         if value == UNBOUND:
@@ -274,7 +280,7 @@ class Dispatch(Node):
         self.index.remove(number)
 
     def _push_one(self, solution: Solution, count: int) -> None:
-        if self.index.meets(solution[self._column], solution):
+        if self.index.among((solution[self._column],), solution):
             self.emit(solution, count)
 
     def _push(self, solution: Solution, count: int) -> None:
@@ -291,7 +297,7 @@ class Dispatch(Node):
         own, index = self._numbers, self.index
         first, last = bisect_right(own, after), bisect_right(own, until)
         if last - first <= _FEW:
-            return [number for number in own[first:last] if index.meets(number, solution)]
+            return index.among(own[first:last], solution)
         numbers = index.queries(solution)
         if last - first < len(own):
             numbers = [number for number in numbers if after < number <= until]
