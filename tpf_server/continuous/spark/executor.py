@@ -441,7 +441,8 @@ def _lines(files: Sequence[_Files]) -> dict[Term, list[str]]:
     for each in files:
         for stream, lines in each.lines.items():
             result.setdefault(stream, []).extend(lines)
-    return result
+    # An element may have no triples.
+    return {stream: lines for stream, lines in result.items() if lines}
 
 
 def _written(folder: Folder, number: int, lines: Mapping[Term, Sequence[str]]) -> dict[Term, str]:
