@@ -214,7 +214,7 @@ class SharedPlan:
         """Return the content of windows in each evaluation, with latest timestamps if needed.
 
         An element goes to evaluations with a pattern that it may match. Where a number has bits for
-        all instants, triples are made distinct before they are repeated.
+        all instants of one query, triples are made distinct before they are repeated.
         """
         moments = sql.broadcast(self._moments(instants))
         parts = [
@@ -229,7 +229,9 @@ class SharedPlan:
         content = reduce(DataFrame.unionByName, parts)
         triple, at = ("stream", "s", "p", "o"), sql.col("instant")
         common = self.graph.instants.greatest_common_period
-        if self.graph.stamps or (instants[-1] - instants[0]) // common >= _BITS:
+        long = (instants[-1] - instants[0]) // common >= _BITS
+        # Conditions of queries that differ in constants are tested on the repeated triples, first.
+        if self.graph.stamps or self._count > 1 or long:
             repeated = content.join(moments, (sql.col("from") <= at) & (at < sql.col("to")))
             return repeated.groupBy(self._number(), *triple).agg(sql.max("ts").alias("ts"))
         first = self._values(f"({instants[0]}L)", "first")
