@@ -1,11 +1,9 @@
 """The clocks of streams: how far each of them is, and what its readers need not wait for.
 
-All streams of an engine have one time, the *front*, which the newest element moves on: where
-elements of several streams come in the order of time, every window is at the instant of the element
-that comes. A stream whose element is older than that is behind the others. Its windows are set back
-to this element, and from then on they are as far behind as the stream was then, until it has caught
-up or somebody who knows says how late it is. A stream that is ahead of the present keeps its own
-windows there, and moves no others.
+All streams of an engine have one time, the *front*, which the newest element moves on. A stream
+whose element is older than that is behind the others: its windows are set back to this element, and
+stay as far behind as the stream was then, until it has caught up or is told its time. A stream that
+is ahead of the present moves its own windows, and no others.
 """
 
 import heapq
