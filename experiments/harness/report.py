@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _SIZE = (5.2, 4.4)
 _LEGEND_CHARACTERS = 66
 _TITLE_CHARACTERS = 56
+_LONG_NUMBER = 1_000_000
 _FEW_DECADES = 300
 _MARKERS = "os^Dv<>Pp*hX"
 # Told apart by people who see colours differently, after Okabe and Ito 2008.
@@ -97,7 +98,9 @@ def _plain_numbers(axis: "Axis") -> None:
     written = FuncFormatter(lambda value, _place: f"{value:,.10g}")
     axis.set_major_formatter(written)
     axis.set_minor_locator(LogLocator(subs=(2, 3, 5) if few else "auto"))
-    axis.set_minor_formatter(written if few else NullFormatter())
+    # Beside each other long numbers would overlap.
+    crowded = axis.axis_name == "x" and high >= _LONG_NUMBER and high / low >= 10
+    axis.set_minor_formatter(written if few and not crowded else NullFormatter())
 
 
 def _lines(axes: "Axes", figure: Figure) -> None:
