@@ -99,7 +99,7 @@ def _plain_numbers(axis: "Axis") -> None:
     axis.set_major_formatter(written)
     axis.set_minor_locator(LogLocator(subs=(2, 3, 5) if few else "auto"))
     # Beside each other long numbers would overlap.
-    crowded = axis.axis_name == "x" and high >= _LONG_NUMBER and high / low >= 10
+    crowded = axis is axis.axes.xaxis and high >= _LONG_NUMBER and high / low >= 10
     axis.set_minor_formatter(written if few and not crowded else NullFormatter())
 
 
