@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_, or_
 from typing import Any, Final, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from annotations.terms import Term, is_variable
+from annotations.terms import Term
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Pattern, Project, Row
@@ -44,9 +43,17 @@ from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.semantics import EngineLimits
 from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.continuous.runtime.static.static_rows import SharedRows
-from tpf_server.continuous.spark.parameters import Shape, quads_in
-from tpf_server.continuous.spark.terms import AT, CONTENT, Parameter
-from tpf_server.continuous.spark.translation import RANK, LeafFrames, Translation, column
+from tpf_server.continuous.spark.parameters import Shape
+from tpf_server.continuous.spark.terms import AT, CONTENT, QUERY
+from tpf_server.continuous.spark.translation import (
+    BIT,
+    INSIDE,
+    RANK,
+    Evaluations,
+    LeafFrames,
+    Translation,
+    column,
+)
 
 _TERM = (
     r'(?:<<\([^\n]+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
@@ -145,11 +152,7 @@ def _window(clause: StreamClause) -> LogicalWindow:
 
 
 class SharedPlan:
-    """Queries of one shape, evaluated together.
-
-    The column `AT` has the number of an evaluation: the instant times the number of different
-    constants, plus the index of the constants.
-    """
+    """Queries of one shape, evaluated together."""
 
     def __init__(self, session: SparkSession, queries: Sequence[WindowQuery]) -> None:
         self._session = session
@@ -157,7 +160,6 @@ class SharedPlan:
         for each in queries:
             self.queries.setdefault(each.constants, []).append(each)
         (self._query, *_), *_ = self.queries.values()
-        self._count = len(self.queries)
         self.graph = Shape.parameterised(self._query.graph, list(self.queries))
         self.variables = () if self.graph.query.form == "ASK" else in_scope(self.graph.pattern)
         self._cache: dict[object, DataFrame] = {}
@@ -168,38 +170,64 @@ class SharedPlan:
             each.unpersist()
 
     def frame(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
-        """Answer at each of these instants: `AT`, `RANK`, and the values of variables."""
-        return self.frame_of(self._content(elements, instants), instants)
+        """Answer at each of these instants: `AT`, `QUERY`, `RANK`, and the values of variables."""
+        parts = []
+        for clause in self.graph.clauses:
+            window, stream = _window(clause), str(clause.stream)
+            end = f"ts + {window.range}L"
+            part = elements.where(sql.col("stream") == stream).selectExpr(
+                "*",
+                f"ts + pmod(-ts, {window.step}L) AS `from`",
+                f"{end} + pmod(-({end}), {window.step}L) AS `to`",
+            )
+            parts.append(part)
+        return self.frame_of(reduce(DataFrame.unionAll, parts), instants)
 
     def frame_of(self, content: DataFrame, instants: Sequence[int]) -> DataFrame:
-        steps = (
-            self._moments(instants)
-            .select("instant", sql.explode(self._indexes()).alias("query"))
-            .select(self._number())
+        """Answer from elements: stream, ts, s, p, o, and the instants `from` and before (`to`)."""
+        first, common = instants[0], self.graph.instants.greatest_common_period
+        bits = (instants[-1] - first) // common < _BITS
+        moments = ", ".join(f"({at}L, {1 << (at - first) // common % _BITS}L)" for at in instants)
+        # As data: literals would be compiled.
+        table = self._values(moments, f"{AT}, {BIT}")
+        if bits:
+            before = (
+                f"shiftleft(1L, CAST(greatest(0, least({_BITS}, "
+                f"ceil((`{{}}` - first) / {common}))) AS int))"
+            )
+            inside = f"{before.format('to')} - {before.format('from')} AS {INSIDE}"
+            content = (
+                content.crossJoin(sql.broadcast(self._values(f"({first}L)", "first")))
+                .selectExpr("stream", "ts", "s", "p", "o", "`from`", "`to`", inside)
+                .where(f"{INSIDE} <> 0")
+            )
+        queries = self._session.range(0, len(self.queries), 1, 1).selectExpr(
+            f"CAST(id AS int) AS {QUERY}"
         )
+        evaluations = Evaluations(table, queries, bits)
         leaves = LeafFrames(
-            self._session, self.graph, self._query.static_rows, content, steps, self._cache
+            self._session, self.graph, self._query.static_rows, content, evaluations, self._cache
         )
         data = Translation(leaves).answer()
         values = [sql.col(column(name)) for name in self.variables]
         return data.select(
-            sql.col(AT).cast("long").alias(AT),
-            sql.col(RANK).cast("int").alias(RANK),
-            sql.array(*values).cast("array<string>").alias("values"),
+            AT, QUERY, RANK, sql.array(*values).cast("array<string>").alias("values")
         )
 
     def answers(
-        self, rows: Sequence[tuple[int, int, Sequence[str | None]]], instants: Sequence[int]
+        self,
+        rows: Sequence[tuple[int, int, int, Sequence[str | None]]],
+        instants: Sequence[int],
     ) -> Iterator[tuple[WindowQuery, list[PeriodicAnswer]]]:
         """Split the rows by query and instant."""
-        result: dict[int, list[tuple[int, Row]]] = {}
-        for number, rank, values in rows:
+        result: dict[tuple[int, int], list[tuple[int, Row]]] = {}
+        for at, query, rank, values in rows:
             row = tuple([None if each is None else Term(each) for each in values])
-            result.setdefault(number, []).append((rank, row))
+            result.setdefault((at, query), []).append((rank, row))
         for index, queries in enumerate(self.queries.values()):
             solutions = {}
             for at in instants:
-                ranked = result.get(at * self._count + index, [])
+                ranked = result.get((at, index), [])
                 solutions[at] = [row for _, row in sorted(ranked, key=lambda each: each[0])]
             for each in queries:
                 yield (
@@ -210,110 +238,8 @@ class SharedPlan:
                     ],
                 )
 
-    def _content(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
-        """Return the content of windows in each evaluation, with latest timestamps if needed.
-
-        An element goes to evaluations with a pattern that it may match. Where a number has bits for
-        all instants of one query, triples are made distinct before they are repeated.
-        """
-        moments = sql.broadcast(self._moments(instants))
-        parts = [
-            part.withColumns(dict(zip(("from", "to"), self._inside(clause), strict=True)))
-            for clause in self.graph.clauses
-            for part in self._matches(elements, clause)
-        ]
-        if not parts:
-            parts = [
-                elements.where("false").selectExpr("*", "0 AS query", "0L AS from", "0L AS to")
-            ]
-        content = reduce(DataFrame.unionByName, parts)
-        triple, at = ("stream", "s", "p", "o"), sql.col("instant")
-        common = self.graph.instants.greatest_common_period
-        long = (instants[-1] - instants[0]) // common >= _BITS
-        # Conditions of queries that differ in constants are tested on the repeated triples, first.
-        if self.graph.stamps or self._count > 1 or long:
-            repeated = content.join(moments, (sql.col("from") <= at) & (at < sql.col("to")))
-            return repeated.groupBy(self._number(), *triple).agg(sql.max("ts").alias("ts"))
-        first = self._values(f"({instants[0]}L)", "first")
-
-        def bits_before(end: str) -> Column:
-            number = sql.ceil((sql.col(end) - sql.col("first")) / common)
-            number = sql.greatest(sql.lit(0), sql.least(sql.lit(_BITS), number)).cast("int")
-            return sql.call_function("shiftleft", sql.lit(1).cast("long"), number)
-
-        inside = (bits_before("to") - bits_before("from")).alias("inside")
-        merged = (
-            content.crossJoin(sql.broadcast(first))
-            .select("query", *triple, inside)
-            .where("inside <> 0")
-            .groupBy("query", *triple)
-            .agg(sql.bit_or("inside").alias("inside"))
-        )
-        repeated = merged.join(moments, sql.col("inside").bitwiseAND(sql.col("bit")) != 0)
-        return repeated.select(self._number(), *triple)
-
-    def _moments(self, instants: Sequence[int]) -> DataFrame:
-        """The instants and their bits, as data: literals would be compiled."""
-        common = self.graph.instants.greatest_common_period
-        rows = ", ".join(
-            f"({at}L, {1 << (at - instants[0]) // common % _BITS}L)" for at in instants
-        )
-        return self._values(rows, "instant, bit")
-
     def _values(self, rows: str, names: str) -> DataFrame:
         return self._session.sql(f"SELECT * FROM VALUES {rows} AS data({names})")  # noqa: S608
-
-    def _indexes(self) -> Column:
-        return sql.sequence(sql.lit(0), sql.lit(self._count - 1))
-
-    def _number(self) -> Column:
-        return (sql.col("instant") * self._count + sql.col("query")).cast("long").alias(AT)
-
-    def _matches(self, elements: DataFrame, clause: StreamClause) -> Iterator[DataFrame]:
-        """Yield the elements that may match, with the index of the constants."""
-        data = elements.where(sql.col("stream") == str(clause.stream))
-        plain: list[Column] = []
-        quads = [
-            quad[:3]
-            for quad in quads_in(self.graph.pattern)
-            if clause.stream in self.graph.source_of(quad).streams
-        ]
-        for quad in dict.fromkeys(quads):
-            ends = dict(zip("spo", quad, strict=True))
-            same = [
-                sql.col(name) == str(term)
-                for name, term in ends.items()
-                if not is_variable(term) and not isinstance(term, Parameter)
-            ]
-            matches = reduce(and_, same, sql.lit(True))
-            differing = {name: each for name, each in ends.items() if isinstance(each, Parameter)}
-            if differing:
-                table = self._table(differing)
-                equal = [sql.col(name) == sql.col(f"with_{name}") for name in differing]
-                joined = data.where(matches).join(sql.broadcast(table), equal)
-                yield joined.drop(*(f"with_{name}" for name in differing))
-            else:
-                plain.append(matches)
-        if plain:
-            yield data.where(reduce(or_, plain)).withColumn("query", sql.explode(self._indexes()))
-
-    def _table(self, parameters: Mapping[str, Parameter]) -> DataFrame:
-        values = tuple(zip(*(each.values for each in parameters.values()), strict=True))
-        key = (tuple(parameters), values)
-        table = self._cache.get(key)
-        if table is None:
-            rows = [(index, *map(str, row)) for index, row in enumerate(values)]
-            names = ", ".join(f"with_{name} string" for name in parameters)
-            table = self._session.createDataFrame(rows, f"query int, {names}")
-            self._cache[key] = table
-        return table
-
-    def _inside(self, clause: StreamClause) -> tuple[Column, Column]:
-        """The instants at which elements are in a window: from one, to before another."""
-        window, ts = _window(clause), sql.col("ts")
-        step = sql.lit(window.step)
-        end = ts + window.range
-        return ts + sql.pmod(-ts, step), end + sql.pmod(-end, step)
 
 
 class _StreamCounts(NamedTuple):
@@ -572,8 +498,8 @@ class MicroBatches:
             if len(frames) == 1:
                 return [failure(error)]
             return [self._rows([each])[0] for each in frames]
-        for at, rank, values, number in zip(*(each.to_pylist() for each in table), strict=True):
-            result[number].append((at, rank, values))
+        for *row, number in zip(*(each.to_pylist() for each in table), strict=True):
+            result[number].append(row)
         return result
 
     # ------------------------------------------------------------------------------ elements

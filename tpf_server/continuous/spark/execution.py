@@ -399,7 +399,8 @@ class SparkExecution:
         """Answer at each of these instants, from the content of windows."""
         plan = SharedPlan(self._session, [self._query])
         with contextlib.closing(plan):
-            rows = plan.frame_of(windows, instants).collect()
+            content = windows.selectExpr("*", "at AS `from`", "at + 1 AS `to`")
+            rows = plan.frame_of(content, instants).collect()
         ((_, answers),) = plan.answers([tuple(row) for row in rows], instants)
         return answers
 

@@ -50,11 +50,37 @@ class _NotInSql(Exception):  # noqa: N818
     """Spark SQL cannot express this; stays in this module."""
 
 
-class Expressions:
-    """Make columns for rows of one schema."""
+class ComputedApart:
+    """Columns of the parts of a condition, by name, for rows and queries before they are paired."""
 
-    def __init__(self, columns: Mapping[Variable, Column]) -> None:
+    def __init__(self) -> None:
+        self.of_rows: dict[str, Column] = {}
+        self.of_queries: dict[str, Column] = {}
+
+    def column(self, expression: Expression, value: Column) -> Column:
+        """Name a value of an expression, if rows or queries alone have it."""
+        if not variables_in(expression):
+            columns, name = self.of_queries, f"of_query{len(self.of_queries)}"
+        elif not parameters_of(expression):
+            columns, name = self.of_rows, f"of_row{len(self.of_rows)}"
+        else:
+            return value
+        columns[name] = value
+        return sql.col(name)
+
+
+class Expressions:
+    """Make columns for rows of one schema.
+
+    Args:
+        apart: takes what is to be computed before rows and queries are paired.
+    """
+
+    def __init__(
+        self, columns: Mapping[Variable, Column], apart: ComputedApart | None = None
+    ) -> None:
         self._columns = dict(columns)
+        self._apart = apart
 
     def condition(self, expression: Expression) -> Column:
         """The effective boolean value; null for an error."""
@@ -70,6 +96,10 @@ class Expressions:
             return self._by_closure(expression)
 
     # ------------------------------------------------------------------------------- terms
+
+    def _value(self, function: Callable[[Column], Column], expression: Expression) -> Column:
+        value = function(self._term(expression))
+        return value if self._apart is None else self._apart.column(expression, value)
 
     def _column(self, variable: Variable) -> Column:
         return self._columns.get(variable, sql.lit(None).cast("string"))
@@ -118,7 +148,8 @@ class Expressions:
                 value = value_of(term)
                 if isinstance(value, bool) or not hasattr(value, "__float__"):
                     raise _NotInSql
-                return terms.constant_number(term)
+                number = terms.constant_number(term)
+                return number if self._apart is None else self._apart.column(expression, number)
             case Call(name, (left, right)) if name in _ARITHMETIC:
                 return _ARITHMETIC[name](self._number(left), self._number(right))
             case Call("neg", (inner,)):
@@ -128,7 +159,7 @@ class Expressions:
             case Call("ABS", (inner,)):
                 return sql.abs(self._number(inner))
             case _:
-                return terms.number(self._term(expression))
+                return self._value(terms.number, expression)
 
     # ------------------------------------------------------------------------------- tests
 
@@ -179,11 +210,16 @@ class Expressions:
 
     def _string(self, expression: Expression) -> Column:
         if isinstance(expression, Constant) and is_literal(expression.term):
-            return terms.content(terms.constant(expression.term))
+            return self._value(terms.content, expression)
         if isinstance(expression, Call) and expression.name == "STR":
             (inner,) = expression.arguments
-            return terms.unescaped(terms.escaped_lexical(self._term(inner)))
+            return self._value(lambda term: terms.unescaped(terms.escaped_lexical(term)), inner)
         raise _NotInSql
+
+    def _values(
+        self, function: Callable[[Column], Column], left: Expression, right: Expression
+    ) -> tuple[Column, Column]:
+        return self._value(function, left), self._value(function, right)
 
     def _equal(self, left: Expression, right: Expression) -> Column:
         if _is_duration(left) or _is_duration(right):
@@ -194,17 +230,19 @@ class Expressions:
         one, other = self._term(left), self._term(right)
         if _is_iri(left) or _is_iri(right):
             return one == other
-        first, second = terms.number(one), terms.number(other)
-        earlier, later = terms.moment(one), terms.moment(other)
-        this, that = terms.boolean_value(one), terms.boolean_value(other)
+        first, second = self._values(terms.number, left, right)
+        earlier, later = self._values(terms.moment, left, right)
+        this, that = self._values(terms.boolean_value, left, right)
+        strange, unusual = self._values(_unknown, left, right)
+        spoken, said = self._values(terms.spoken, left, right)
         return (
             sql.when(one.isNull() | other.isNull(), None)
             .when(first.isNotNull() & second.isNotNull(), (first == second) & ~sql.isnan(first))
             .when(one == other, True)
             .when(this.isNotNull() & that.isNotNull(), this == that)
             .when(earlier.isNotNull() & later.isNotNull(), earlier == later)
-            .when(_unknown(one) & terms.is_literal(other) & terms.spoken(other).isNull(), None)
-            .when(_unknown(other) & terms.is_literal(one) & terms.spoken(one).isNull(), None)
+            .when(strange & terms.is_literal(other) & said.isNull(), None)
+            .when(unusual & terms.is_literal(one) & spoken.isNull(), None)
             .otherwise(False)
         )
 
@@ -216,12 +254,11 @@ class Expressions:
         if any(_arithmetical(each) or _is_number(each) for each in (left, right)):
             one, other = self._number(left), self._number(right)
             return compare(one, other) & ~sql.isnan(one) & ~sql.isnan(other)
-        first, second = self._term(left), self._term(right)
-        one, other = terms.number(first), terms.number(second)
-        text, texts = terms.content(first), terms.content(second)
-        earlier, later = terms.moment(first), terms.moment(second)
-        this, that = terms.boolean_value(first), terms.boolean_value(second)
-        spoken_first, spoken_second = terms.spoken(first), terms.spoken(second)
+        one, other = self._values(terms.number, left, right)
+        text, texts = self._values(terms.content, left, right)
+        earlier, later = self._values(terms.moment, left, right)
+        this, that = self._values(terms.boolean_value, left, right)
+        spoken_first, spoken_second = self._values(terms.spoken, left, right)
         return (
             sql.when(
                 one.isNotNull() & other.isNotNull(),

@@ -36,7 +36,9 @@ _NUMERIC = (
 
 
 AT: Final = "at"
-"""The column of the evaluation that a row belongs to."""
+"""The column of the instant that a row belongs to."""
+QUERY: Final = "query"
+"""The column of the number of the query that a row belongs to."""
 
 
 class Parameter(str):
@@ -51,15 +53,14 @@ class Parameter(str):
 
 
 def constant(term: str) -> Column:
-    """The column of a constant; of a parameter, in rows with an evaluation."""
-    return _of_query(term, term.values) if isinstance(term, Parameter) else sql.lit(str(term))
+    """The column of a constant; of a parameter, in rows of a query."""
+    return _of_query(term.values) if isinstance(term, Parameter) else sql.lit(str(term))
 
 
 def constant_number(term: str) -> Column:
     """The column of a numeric constant as a double."""
     if isinstance(term, Parameter):
-        numbers = [repr(_float(each)) for each in term.values]
-        return _of_query(term, numbers).cast("double")
+        return _of_query([repr(_float(each)) for each in term.values]).cast("double")
     return sql.lit(_float(Term(term)))
 
 
@@ -67,10 +68,9 @@ def _float(term: Term) -> float:
     return float(value_of(term))  # type: ignore[arg-type]
 
 
-def _of_query(term: Parameter, values: Sequence[str]) -> Column:
+def _of_query(values: Sequence[str]) -> Column:
     # One literal: it is split before anything runs. Terms have no line ends.
-    index = sql.pmod(sql.col(AT), sql.lit(len(term.values))).cast("int")
-    return sql.get(sql.split(sql.lit("\n".join(values)), "\n"), index)
+    return sql.get(sql.split(sql.lit("\n".join(values)), "\n"), sql.col(QUERY))
 
 
 def lexical(term: Column) -> Column:

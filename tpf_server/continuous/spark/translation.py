@@ -48,12 +48,31 @@ from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.spark import terms
-from tpf_server.continuous.spark.expressions import Expressions
+from tpf_server.continuous.spark.expressions import ComputedApart, Expressions
 from tpf_server.continuous.spark.parameters import instance_of, parameters_of
-from tpf_server.continuous.spark.terms import AT
+from tpf_server.continuous.spark.terms import AT, QUERY
 
 RANK = "rank"
 """The column of the place in the order of the answer."""
+INSIDE = "inside"
+"""The column of a number with a bit for each instant."""
+BIT = "bit"
+"""The bit of an instant."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluations:
+    """The instants and queries of a plan.
+
+    Args:
+        instants: in a column `AT`, with their `BIT`.
+        queries: their numbers, in a column `QUERY`.
+        bits: a number has enough of them for all instants.
+    """
+
+    instants: DataFrame
+    queries: DataFrame
+    bits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +80,18 @@ class Frame:
     """Solutions.
 
     Args:
-        data: a column `column(v)` for each variable, and `AT` where it is timed.
+        data: a column `column(v)` for each variable, and those of `time`.
         certain: variables that are never null.
+        time: when and for which queries a row is there: an instant (`AT`) or bits of instants
+            (`INSIDE`), and `QUERY`. Without the one it is there at each instant, without the other
+            for all queries.
     """
 
     data: DataFrame
     schema: tuple[Variable, ...]
     certain: frozenset[Variable]
-    timed: bool
-
-    @property
-    def time(self) -> list[str]:
-        """The column of the instant, if any."""
-        return [AT] if self.timed else []
+    of: Evaluations
+    time: tuple[str, ...] = ()
 
     def columns(self) -> dict[Variable, Column]:
         return {name: sql.col(column(name)) for name in self.schema}
@@ -89,26 +107,36 @@ class Frame:
             else sql.lit(None).cast("string").alias(column(name))
             for name in names
         ]
-        return Frame(
-            self.data.select(*self.time, *columns),
-            tuple(names),
-            self.certain & frozenset(names),
-            self.timed,
+        return replace(
+            self,
+            data=self.data.select(*self.time, *columns),
+            schema=tuple(names),
+            certain=self.certain & frozenset(names),
         )
 
     def extend(self, name: Variable, value: Column) -> "Frame":
-        return Frame(
-            self.data.withColumn(column(name), value),
-            (*self.schema, name),
-            self.certain,
-            self.timed,
-        )
+        data = self.data.withColumn(column(name), value)
+        return replace(self, data=data, schema=(*self.schema, name))
 
-    def at_all(self, steps: DataFrame) -> "Frame":
-        """Repeat untimed rows at each of `steps`."""
-        if self.timed:
+    def by_instant(self) -> "Frame":
+        """Repeat rows at each of their instants, if they have bits of them."""
+        if INSIDE not in self.time:
             return self
-        return replace(self, data=self.data.crossJoin(sql.broadcast(steps)), timed=True)
+        is_inside = sql.col(INSIDE).bitwiseAND(sql.col(BIT)) != 0
+        data = self.data.join(sql.broadcast(self.of.instants), is_inside).drop(INSIDE, BIT)
+        return replace(self, data=data, time=(AT, *self.time[1:]))
+
+    def over(self, time: Sequence[str]) -> "Frame":
+        """Repeat rows at all instants and for all queries, where they do not depend on them."""
+        result = self.by_instant() if AT in time else self
+        data, names = result.data, result.time
+        if AT in time and AT not in names:
+            data, names = data.crossJoin(sql.broadcast(self.of.instants.select(AT))), (AT, *names)
+        elif INSIDE in time and not {AT, INSIDE}.intersection(names):
+            data, names = data.withColumn(INSIDE, sql.lit(-1).cast("long")), (INSIDE, *names)
+        if QUERY in time and QUERY not in names:
+            data, names = data.crossJoin(sql.broadcast(self.of.queries)), (*names, QUERY)
+        return replace(result, data=data, time=names)
 
 
 def column(name: Variable) -> str:
@@ -118,12 +146,14 @@ def column(name: Variable) -> str:
 
 def join(left: Frame, right: Frame) -> Frame:
     """Join compatible solutions (SPARQL 1.1, section 18.3)."""
-    return _joined(left, right, "inner", None)
+    return _joined(*_alike(left, right), "inner", None)
 
 
 def join_untimed_too(left: Frame, timed: Frame, untimed: Frame) -> Frame:
-    """Join a timed frame with the union of two others, in one join."""
-    moments = untimed.data.withColumn(AT, sql.lit(None).cast("long"))
+    """Join with the union of two others, in one join; the second is there at each instant."""
+    left, timed = _alike(left, timed)
+    always = sql.lit(None if AT in timed.time else -1).cast("long")
+    moments = untimed.data.withColumn(timed.time[0], always)
     both = replace(
         timed,
         data=timed.data.unionByName(moments),
@@ -133,12 +163,13 @@ def join_untimed_too(left: Frame, timed: Frame, untimed: Frame) -> Frame:
 
 
 def left_join(left: Frame, right: Frame, condition: Column | None) -> Frame:
-    """OPTIONAL; an untimed left needs an untimed right."""
-    return _joined(left, right, "left", condition)
+    """OPTIONAL."""
+    return _joined(*_left_repeated(left, right), "left", condition)
 
 
 def semi_join(left: Frame, right: Frame, *, anti: bool, apart: Sequence[Variable] = ()) -> Frame:
     """Rows of the left with (or without) a compatible one on the right."""
+    left, right = _left_repeated(left, right)
     right, renamed = _renamed(right, right.schema)
     conditions = [_compatible(left, right, renamed)]
     if apart:
@@ -155,16 +186,34 @@ def semi_join(left: Frame, right: Frame, *, anti: bool, apart: Sequence[Variable
 
 
 def union(left: Frame, right: Frame) -> Frame:
-    """The solutions of both; both are timed or none is."""
+    """The solutions of both."""
+    left, right = _alike(left, right)
+    time = tuple(dict.fromkeys((*left.time, *right.time)))
+    left, right = left.over(time), right.over(time)
     names = tuple(dict.fromkeys((*left.schema, *right.schema)))
     data = left.project(names).data.unionByName(right.project(names).data)
-    return Frame(data, names, left.certain & right.certain, left.timed)
+    certain = left.certain & right.certain
+    return replace(left, data=data, schema=names, certain=certain)
+
+
+def _alike(left: Frame, right: Frame) -> tuple[Frame, Frame]:
+    """Let both have instants, or both bits of them, if both depend on them."""
+    if AT in left.time or AT in right.time:
+        return left.by_instant(), right.by_instant()
+    return left, right
+
+
+def _left_repeated(left: Frame, right: Frame) -> tuple[Frame, Frame]:
+    """Let the left side depend on all that the right one depends on, once for each instant."""
+    right = right.by_instant()
+    return left.over(right.time), right
 
 
 def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Variable, str]]:
     renamed = {name: "r_" + column(name) for name in names}
     data = frame.data.withColumnsRenamed(
-        {column(name): new for name, new in renamed.items()} | {AT: "r_" + AT}
+        {column(name): new for name, new in renamed.items()}
+        | {name: "r_" + name for name in frame.time}
     )
     return replace(frame, data=data), renamed
 
@@ -174,16 +223,22 @@ def _compatible(
 ) -> Column:
     """True where rows agree; with `always`, right rows without an instant match any."""
     conditions = [sql.lit(True)]
-    if left.timed and right.timed:
-        other = sql.col("r_" + AT)
-        conditions = [(sql.col(AT) == other) | other.isNull()] if always else [sql.col(AT) == other]
-    for name in left.schema:
-        if name in renamed:
-            mine, yours = sql.col(column(name)), sql.col(renamed[name])
+    for name in left.time:
+        if name in right.time:
+            mine, other = sql.col(name), sql.col("r_" + name)
+            if name == INSIDE:
+                conditions.append(mine.bitwiseAND(other) != 0)
+            elif name == AT and always:
+                conditions.append((mine == other) | other.isNull())
+            else:
+                conditions.append(mine == other)
+    for variable in left.schema:
+        if variable in renamed:
+            mine, yours = sql.col(column(variable)), sql.col(renamed[variable])
             same = mine == yours
-            if name not in left.certain:
+            if variable not in left.certain:
                 same = same | mine.isNull()
-            if name not in right.certain:
+            if variable not in right.certain:
                 same = same | yours.isNull()
             conditions.append(same)
     return reduce(and_, conditions)
@@ -205,27 +260,39 @@ def _joined(
         else sql.col(column(name))
         for name in left.schema
     ]
-    timed = left.timed or right.timed
-    at = [sql.col(AT if left.timed else "r_" + AT).alias(AT)] if timed else []
-    certain = left.certain | (right.certain if how == "inner" else frozenset())
-    return Frame(
-        data.select(*at, *columns, *(column(name) for name in own)),
-        (*left.schema, *own),
-        certain,
-        timed,
+    time = [name for name in (AT, INSIDE, QUERY) if name in left.time or name in right.time]
+    for name in time:
+        mine, other = sql.col(name), sql.col("r_" + name)
+        if name not in left.time:
+            mine = other
+        elif name == INSIDE and name in right.time:
+            mine = mine.bitwiseAND(other)
+        columns.append(mine.alias(name))
+    return replace(
+        left,
+        data=data.select(*columns, *(column(name) for name in own)),
+        schema=(*left.schema, *own),
+        certain=left.certain | (right.certain if how == "inner" else frozenset()),
+        time=tuple(time),
     )
 
 
 def distinct(frame: Frame) -> Frame:
     """Each solution once."""
-    if RANK not in frame.data.columns:
+    merged = {INSIDE: sql.bit_or, RANK: sql.min}
+    apart = [name for name in merged if name in frame.data.columns]
+    if not apart:
         return replace(frame, data=frame.data.dropDuplicates())
-    names = [name for name in frame.data.columns if name != RANK]
-    return replace(frame, data=frame.data.groupBy(*names).agg(sql.min(RANK).alias(RANK)))
+    (name,) = apart
+    names = [each for each in frame.data.columns if each != name]
+    data = frame.data.groupBy(*names).agg(merged[name](name).alias(name))
+    # Nothing is grouped to a row of its own where there are no columns.
+    return replace(frame, data=data if names else data.where(sql.col(name).isNotNull()))
 
 
 def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
     """OFFSET and LIMIT at each instant."""
+    frame = frame.by_instant()
     order = RANK if RANK in frame.data.columns else sql.lit(0)
     within = Window.partitionBy(*frame.time).orderBy(order)
     data = frame.data.withColumn(RANK, sql.row_number().over(within))
@@ -242,9 +309,6 @@ def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
 # static and streaming triples is joined in two parts, so that static rows are not repeated for
 # each instant.
 
-_QUERY = "query"
-"""The column of the index of a query's constants."""
-
 StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
 """The solutions of a pattern over static data alone, with its variables in scope as columns."""
 
@@ -254,15 +318,15 @@ class LeafFrames:
     """The leaves of a query.
 
     Args:
-        content: of windows: `AT`, stream, s, p, o, and ts, the latest timestamp.
-        steps: instants, in a column `AT`.
+        content: elements: stream, ts, s, p, o; the instants at which they are in a window, `from`
+            one, before another (`to`); and their bits, in `INSIDE`, if there are bits.
     """
 
     session: SparkSession
     graph: OperatorGraph
     static: StaticAnswers
     content: DataFrame
-    steps: DataFrame
+    of: Evaluations
     cache: dict[object, DataFrame]
 
     def rows(
@@ -277,7 +341,7 @@ class LeafFrames:
             ]
             table = pyarrow.table(arrays, names=[column(name) for name in variables])
             data = self.session.createDataFrame(table)
-        return Frame(data, tuple(variables), certain, timed=False)
+        return Frame(data, tuple(variables), certain, self.of)
 
     def static_frame(self, pattern: Pattern) -> Frame:
         """Evaluate a static pattern natively, once."""
@@ -287,10 +351,8 @@ class LeafFrames:
         if data is None:
             data = self._static_data(pattern, variables, parameters).persist()
             self.cache[pattern] = data
-        if parameters:
-            index = sql.pmod(sql.col(AT), sql.lit(len(parameters[0].values)))
-            data = self.steps.join(sql.broadcast(data), index == sql.col(_QUERY)).drop(_QUERY)
-        return Frame(data, variables, frozenset(variables), timed=bool(parameters))
+        time = (QUERY,) if parameters else ()
+        return Frame(data, variables, frozenset(variables), self.of, time)
 
     def _static_data(
         self, pattern: Pattern, variables: Sequence[Variable], parameters: Sequence[terms.Parameter]
@@ -303,7 +365,7 @@ class LeafFrames:
             for row in self.static(self.graph, instance_of(pattern, index))
         ]
         names = ", ".join(f"{column(name)} string" for name in variables)
-        return self.session.createDataFrame(rows, f"{_QUERY} long, {names}".rstrip(", "))
+        return self.session.createDataFrame(rows, f"{QUERY} int, {names}".rstrip(", "))
 
     def bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
         """Join the patterns of a basic graph pattern."""
@@ -340,44 +402,58 @@ class LeafFrames:
         static = self.static_frame(BGP((plain,)))
         seen = streaming.project(static.schema)
         if frame is None or not set(frame.schema) & set(static.schema):
-            beside = semi_join(static.at_all(self.steps), seen, anti=True)
-            both = union(streaming, beside)
+            both = union(streaming, semi_join(static, seen, anti=True))
             return both if frame is None else join(frame, both)
-        if frame.timed and not static.timed and not is_variable(pattern.graph):
+        if set(frame.time) & {AT, INSIDE} and not is_variable(pattern.graph):
             # A plan that had the frame twice would double with every such pattern.
             return join_untimed_too(frame, semi_join(streaming, static, anti=True), static)
         # A triple with a timestamp stands for the static one.
-        inside = join(frame, streaming)
-        beside = semi_join(join(frame, static).at_all(self.steps), seen, anti=True)
-        return union(inside, beside)
+        beside = semi_join(join(frame, static), seen, anti=True)
+        return union(join(frame, streaming), beside)
 
     def _streaming(self, pattern: QuadPattern) -> Frame:
         source = self.graph.source_of(pattern)
         data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
         positions: dict[str, str] = {}
+        differing: dict[str, terms.Parameter] = {}
         for index, each in zip("spo", pattern[:3], strict=True):
-            if not is_variable(each):
-                data = data.where(sql.col(index) == terms.constant(each))
+            if isinstance(each, terms.Parameter):
+                differing[index] = each
+            elif not is_variable(each):
+                data = data.where(sql.col(index) == str(each))
             elif each in positions:
                 data = data.where(sql.col(index) == sql.col(positions[each]))
             else:
                 positions[each] = index
-        columns = [
-            sql.col(index).alias(column(Variable(name))) for name, index in positions.items()
-        ]
         schema = tuple(Variable(name) for name in positions)
-        certain = frozenset(schema)
-        if is_variable(pattern.graph):
-            name = Variable(pattern.graph)
-            streams = self.graph.stamps[name].streams
-            counts = sql.col("stream").isin(*map(str, streams))
-            stamp = sql.max(sql.when(counts, sql.col("ts")))
-            data = data.groupBy(AT, "s", "p", "o").agg(stamp.alias("ts"))
-            columns.append(terms.integer(sql.col("ts")).alias(column(name)))
-            schema = (*schema, name)
-        elif len(source.streams) > 1:
-            data = data.dropDuplicates([AT, "s", "p", "o"])
-        return Frame(data.select(AT, *columns), schema, certain, timed=True)
+        keys = [sql.col(index).alias(column(Variable(name))) for name, index in positions.items()]
+        time: tuple[str, ...] = ()
+        if differing:
+            table = self.of.queries.select(
+                QUERY,
+                *(terms.constant(each).alias(f"of_{name}") for name, each in differing.items()),
+            )
+            equal = [sql.col(name) == sql.col(f"of_{name}") for name in differing]
+            data = data.join(sql.broadcast(table), equal)
+            keys, time = [sql.col(QUERY), *keys], (QUERY,)
+        stamped = is_variable(pattern.graph)
+        if self.of.bits and not stamped:
+            # A window is a set: triples are made distinct, also those of several streams.
+            data = data.groupBy(*keys).agg(sql.bit_or(INSIDE).alias(INSIDE))
+            data = data if keys else data.where(sql.col(INSIDE).isNotNull())
+            return Frame(data, schema, frozenset(schema), self.of, (INSIDE, *time))
+        at = sql.col(AT)
+        is_inside = (sql.col("from") <= at) & (at < sql.col("to"))
+        data = data.join(sql.broadcast(self.of.instants.select(AT)), is_inside)
+        if not stamped:
+            data = data.select(AT, *keys).dropDuplicates()
+            return Frame(data, schema, frozenset(schema), self.of, (AT, *time))
+        name = Variable(pattern.graph)
+        streams = self.graph.stamps[name].streams
+        latest = sql.max(sql.when(sql.col("stream").isin(*map(str, streams)), sql.col("ts")))
+        stamp = terms.integer(latest).alias(column(name))
+        data = data.groupBy(AT, *keys).agg(stamp)
+        return Frame(data, (*schema, name), frozenset(schema), self.of, (AT, *time))
 
 
 # Set functions in Spark SQL. Sums of integers and decimals are exact; errors are null.
@@ -516,11 +592,11 @@ class Translation:
     fresh: Iterator[int] = field(default_factory=count)
 
     def answer(self) -> DataFrame:
-        """`AT`, a column for each variable of the query, and `RANK`."""
+        """`AT`, `QUERY`, a column for each variable of the query, and `RANK`."""
         pattern = self.leaves.graph.pattern
         if self.leaves.graph.query.form == "ASK":
             pattern = algebra.Distinct(algebra.Project(pattern, ()))
-        frame = self.frame(pattern).at_all(self.leaves.steps)
+        frame = self.frame(pattern).over((AT, QUERY))
         if RANK not in frame.data.columns:
             return frame.data.withColumn(RANK, sql.lit(0).cast("int"))
         return frame.data
@@ -541,7 +617,7 @@ class Translation:
             case algebra.LeftJoin(left, right, condition):
                 return self._left_join(self.frame(left), self.frame(right), condition)
             case algebra.Union(left, right):
-                return union(*self._alike(self.frame(left), self.frame(right)))
+                return union(self.frame(left), self.frame(right))
             case algebra.Minus(left, right, apart):
                 return self._minus(self.frame(left), self.frame(right), apart)
             case Filter(inner, condition):
@@ -576,21 +652,14 @@ class Translation:
                 )
 
     def _for(self, expression: object, frame: Frame) -> Frame:
-        """Repeat rows for each evaluation if an expression differs between them."""
-        return frame.at_all(self.leaves.steps) if parameters_of(expression) else frame
-
-    def _alike(self, left: Frame, right: Frame) -> tuple[Frame, Frame]:
-        if left.timed == right.timed:
-            return left, right
-        return left.at_all(self.leaves.steps), right.at_all(self.leaves.steps)
+        """Repeat rows for each query if an expression differs between them."""
+        return frame.over((QUERY,)) if parameters_of(expression) else frame
 
     def _join(self, pattern: algebra.Join) -> Frame:
         frames = [self.frame(each) for each in operands(pattern)]
         return reduce(join, greedy_order(frames, lambda each: each.schema, lambda *_: 0))
 
     def _left_join(self, left: Frame, right: Frame, condition: Expression | None) -> Frame:
-        if right.timed:
-            left = left.at_all(self.leaves.steps)
         test: Column | None = None
         if condition is not None and first_exists(condition) is not None:
             return self._left_join_exists(left, right, condition)
@@ -605,7 +674,7 @@ class Translation:
 
     def _left_join_exists(self, left: Frame, right: Frame, condition: Expression) -> Frame:
         """Join distinct rows of the left first; then return to all of them."""
-        keyed, key = self._keyed(left, left.schema)
+        keyed, key = self._keyed(left.by_instant(), left.schema)
         pairs = self._filter(
             join(replace(keyed, data=keyed.data.dropDuplicates()), right), condition
         )
@@ -621,28 +690,39 @@ class Translation:
         if self.outer is not None:
             # What both sides have from outside is no reason to take away.
             apart = (*apart, *self.outer.schema)
-        if right.timed:
-            left = left.at_all(self.leaves.steps)
         # A pair that shares no bound variable does not remove; the hidden name only says so.
         return semi_join(left, right, anti=True, apart=(*apart, Variable("?.none")))
 
     def _filter(self, frame: Frame, condition: Expression) -> Frame:
-        frame = self._for(condition, frame)
         for each in conjuncts(condition):
             if not isinstance(each, Exists):
                 schema = frame.schema
                 frame, plain = self.without_exists(frame, each)
-                frame = frame.where(Expressions(frame.columns()).condition(plain))
+                frame = self._where(frame, plain)
                 frame = frame if frame.schema == schema else frame.project(schema)
             elif _stands_alone(each.pattern):
                 inner = replace(self, outer=None).frame(each.pattern)
-                if inner.timed:
-                    frame = frame.at_all(self.leaves.steps)
                 frame = semi_join(frame, inner, anti=each.negated)
             else:
                 keyed, result = self._found(frame, each.pattern)
                 frame = semi_join(keyed, result, anti=each.negated).project(frame.schema)
         return frame
+
+    def _where(self, frame: Frame, condition: Expression) -> Frame:
+        """Keep the rows of which a condition is true.
+
+        What rows are compared by is computed once for all queries, and constants once for all rows.
+        """
+        if QUERY in frame.time or not parameters_of(condition):
+            return self._for(condition, frame).where(
+                Expressions(frame.columns()).condition(condition)
+            )
+        apart = ComputedApart()
+        test = Expressions(frame.columns(), apart).condition(condition)
+        queries = sql.broadcast(frame.of.queries.withColumns(apart.of_queries))
+        data = frame.data.withColumns(apart.of_rows).crossJoin(queries).where(test)
+        data = data.drop(*apart.of_rows, *apart.of_queries)
+        return replace(frame, data=data, time=(*frame.time, QUERY))
 
     # ----------------------------------------------------------------------------- EXISTS
 
@@ -678,12 +758,8 @@ class Translation:
         """
         seen = [name for name in frame.schema if name in mentioned(pattern)]
         keyed, key = self._keyed(frame, seen)
-        rows = keyed.project((key, *seen))
-        inside = replace(self, outer=replace(rows, data=rows.data.dropDuplicates()))
-        result = inside.frame(pattern).project((key,))
-        if result.timed:
-            keyed = keyed.at_all(self.leaves.steps)
-        return keyed, replace(result, data=result.data.dropDuplicates())
+        inside = replace(self, outer=distinct(keyed.project((key, *seen))))
+        return keyed, distinct(inside.frame(pattern).project((key,)))
 
     def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
         key = self._hidden()
@@ -703,11 +779,11 @@ class Translation:
 
     def _aggregated(self, pattern: Aggregated) -> Frame:
         """Join aggregates with the solutions, as in the paper."""
-        frame = self._for(pattern.aggregate, self.frame(pattern.input))
+        frame = self._for(pattern.aggregate, self.frame(pattern.input)).by_instant()
         names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
         if not names:
-            frame = frame.at_all(self.leaves.steps)
-            names = frame.time
+            frame = frame.over((AT,))
+            names = [*frame.time]
         groups = grouped_frame(
             frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
         )
@@ -716,10 +792,11 @@ class Translation:
         ]
         data = frame.data.join(groups, reduce(and_, same), "left")
         data = data.drop(*(f"key{index}" for index in range(len(names))))
-        return Frame(data, (*frame.schema, pattern.variable), frame.certain, frame.timed)
+        return replace(frame, data=data, schema=(*frame.schema, pattern.variable))
 
     def _group(self, pattern: Group) -> Frame:
-        frame = self._for((pattern.keys, pattern.aggregates), self.frame(pattern.input))
+        differing = (pattern.keys, pattern.aggregates)
+        frame = self._for(differing, self.frame(pattern.input)).by_instant()
         plain: list[Expression] = []
         for _, expression in pattern.keys:
             frame, one = self.without_exists(frame, expression)
@@ -733,7 +810,7 @@ class Translation:
         keys = [sql.col(name) for name in frame.time]
         keys += [expressions.binding(expression) for expression in plain]
         if not keys:
-            frame = frame.at_all(self.leaves.steps)
+            frame = frame.over((AT,))
             keys = [sql.col(AT)]
         names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
         data = grouped_frame(frame, keys, aggregates).withColumnsRenamed(
@@ -742,12 +819,14 @@ class Translation:
         schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
         if not pattern.keys:
             # Exactly one group, even of nothing.
-            data = self.leaves.steps.join(data.withColumn("some", sql.lit(1)), AT, "left")
+            alone = self.leaves.rows((), [()], frozenset()).over(frame.time)
+            some = data.withColumn("some", sql.lit(1))
+            data = alone.data.join(some, [*frame.time], "left")
             for name, aggregate in pattern.aggregates:
                 there = sql.when(sql.col("some").isNull(), empty_value(aggregate))
                 data = data.withColumn(column(name), there.otherwise(sql.col(column(name))))
             data = data.drop("some")
-        return Frame(data, schema, frozenset(), frame.timed)
+        return replace(frame, data=data, schema=schema, certain=frozenset())
 
     # -------------------------------------------------------------------------- modifiers
 
@@ -758,7 +837,7 @@ class Translation:
         variables: Sequence[Variable],
     ) -> Frame:
         keys = []
-        frame = self._for(tuple(conditions), frame)
+        frame = self._for(tuple(conditions), frame).by_instant()
         for each in conditions:
             frame, plain = self.without_exists(frame, each.expression)
             key = terms.order_key(Expressions(frame.columns()).binding(plain))
@@ -769,8 +848,12 @@ class Translation:
         absent = [name for name in variables if name not in frame.schema]
         for name in absent:
             ranked = ranked.withColumn(column(name), sql.lit(None).cast("string"))
-        certain = frame.certain & frozenset(variables)
-        return Frame(ranked.select(*names, RANK), tuple(variables), certain, frame.timed)
+        return replace(
+            frame,
+            data=ranked.select(*names, RANK),
+            schema=tuple(variables),
+            certain=frame.certain & frozenset(variables),
+        )
 
 
 def _stands_alone(pattern: Pattern) -> bool:
