@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from annotations.whole_files import replaced_file
+from annotations.whole_files import replaced_path
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import java_gateway
 
@@ -34,7 +34,7 @@ class Folder(Protocol):
     def read(self, name: str) -> str:
         """Return the text of a file, or raise `OSError` (of a URL: `SparkError`)."""
 
-    def write(self, name: str, text: Iterable[str]) -> None:
+    def write(self, name: str, text: Iterable[str | bytes]) -> None:
         """Replace a file atomically."""
 
     def delete(self, name: str) -> None:
@@ -65,11 +65,11 @@ class LocalFolder:
     def read(self, name: str) -> str:
         return (self.path / name).read_text(encoding="utf-8")
 
-    def write(self, name: str, text: Iterable[str]) -> None:
+    def write(self, name: str, text: Iterable[str | bytes]) -> None:
         """See `Folder`; the file is then on the disk."""
         self.make()
-        with replaced_file(self.path / name) as file:
-            file.writelines(text)
+        with replaced_path(self.path / name) as path, path.open("wb") as file:
+            file.writelines(_pieces(text))
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
@@ -112,7 +112,7 @@ class _HadoopFolder:
             finally:
                 stream.close()
 
-    def write(self, name: str, text: Iterable[str]) -> None:
+    def write(self, name: str, text: Iterable[str | bytes]) -> None:
         with self._told(f"{self.url}/{name}"):
             new, target = self._in(f".{name}.new"), self._in(name)
             try:
@@ -122,7 +122,7 @@ class _HadoopFolder:
                 self._in_spite_of_java(self._files.delete, new, False)
                 raise
 
-    def _create(self, new: Any, text: Iterable[str]) -> None:
+    def _create(self, new: Any, text: Iterable[str | bytes]) -> None:
         stream = self._files.create(new, True)
         try:
             for piece in _pieces(text):
@@ -184,11 +184,11 @@ def folder_of(location: str | Path, session: "SparkSession") -> Folder:
     )
 
 
-def _pieces(text: Iterable[str]) -> Iterator[bytes]:
+def _pieces(text: Iterable[str | bytes]) -> Iterator[bytes]:
     waiting: list[bytes] = []
     size = 0
     for line in text:
-        waiting.append(line.encode())
+        waiting.append(line.encode() if isinstance(line, str) else line)
         size += len(waiting[-1])
         if size >= _PIECE:
             yield b"".join(waiting)

@@ -1,8 +1,9 @@
 """Micro-batches: elements are read and parsed once for all queries, and kept once.
 
-The files of streams are the durable log: parsed elements stay in Spark's memory while a window may
-need them, and whatever is lost is parsed again. Small batches are merged as in a log-structured
-tree. At due instants the content of windows is made of them, and all answers are one job.
+The files of streams are the durable log. While a window may need them, Parquet is read in each
+batch; what is parsed from lines stays in Spark's memory, and is parsed again if it is lost. Small batches
+are merged as in a log-structured tree. At due instants the content of windows is made of them, and
+all answers are one job.
 
 Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a timestamp alone says
 that everything up to it has come (punctuation).
@@ -65,6 +66,10 @@ _BITS: Final = 62
 """Of a number in Spark, one for each instant of a batch."""
 _MERGED: Final = 8
 """Batches of one size that are merged."""
+_FEW: Final = 20_000
+"""Elements of a batch that are merged with others rather than read again from their file."""
+PARQUET: Final = "stream string, ts bigint, s string, p string, o string"
+"""The columns of elements in Parquet."""
 
 
 class WindowQuery:
@@ -261,12 +266,18 @@ def _elements(stream: Term, at: Sequence[int], ends: Mapping[Term, int]) -> _Str
 
 @dataclass(frozen=True, slots=True)
 class _Retained:
-    """Parsed elements of batches, and their last timestamp."""
+    """Elements of batches, in Spark's memory or in a file of Parquet, and their last timestamp."""
 
     numbers: tuple[int, ...]
     frame: DataFrame
     last: int
+    count: int
     level: int = 0
+    file: str | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        return self.file is None or self.count < _FEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +344,7 @@ class MicroBatches:
     ) -> list[Answered]:
         """Take files of streams, of which all up to `told` have come; answer what is due.
 
-        Where the `timestamps` of all lines are known, they are elements, and not counted on Spark.
+        Where the `timestamps` of all elements are known, there is one file, in Parquet.
 
         Raises:
             ContinuousError: a malformed line.
@@ -380,18 +391,21 @@ class MicroBatches:
         queries: Sequence[WindowQuery],
         timestamps: Mapping[Term, Sequence[int]] | None = None,
     ) -> list[_StreamCounts]:
-        texts = [
-            _parsed(self._session.read.schema("value string").text(list(paths)), stream)
-            for stream, paths in files.items()
-            if paths
-        ]
-        if not texts:
+        paths = [path for each in files.values() for path in each]
+        if not paths:
             return []
-        frame = reduce(DataFrame.unionAll, texts).persist()
-        ends = self._ends(queries)
+        ends, file = self._ends(queries), None
         if timestamps is None:
+            texts = [
+                _parsed(self._session.read.schema("value string").text(list(each)), stream)
+                for stream, each in files.items()
+                if each
+            ]
+            frame = reduce(DataFrame.unionAll, texts).persist()
             counts = self._counted(frame, ends)
         else:
+            (file,) = paths
+            frame = self._session.read.schema(PARQUET).parquet(file)
             counts = [_elements(stream, each, ends) for stream, each in timestamps.items()]
         wrong = [each.wrong for each in counts if each.wrong is not None]
         if wrong and self._strict:
@@ -406,7 +420,8 @@ class MicroBatches:
                 query.first = min([*mine, *known], default=None)
         lasts = [each.last for each in counts if each.last is not None]
         if lasts:
-            self._retained.append(_Retained((number,), frame, max(lasts)))
+            count = sum(each.lines for each in counts)
+            self._retained.append(_Retained((number,), frame, max(lasts), count, file=file))
         else:
             frame.unpersist()
         return counts
@@ -476,11 +491,13 @@ class MicroBatches:
         return result
 
     def _elements(self, since: int) -> DataFrame:
-        frames = [each.frame for each in self._retained if each.numbers[0] >= since]
-        if not frames:
-            return self._session.createDataFrame(
-                [], "stream string, ts long, s string, p string, o string"
-            )
+        seen = [each for each in self._retained if each.numbers[0] >= since]
+        files = [each.file for each in seen if each.file is not None]
+        frames = [each.frame for each in seen if each.file is None]
+        if not seen:
+            return self._session.createDataFrame([], PARQUET)
+        if files:
+            frames.append(self._session.read.schema(PARQUET).parquet(*files))
         data = reduce(DataFrame.unionAll, frames).where("s IS NOT NULL")
         return data.select("stream", "ts", "s", "p", "o")
 
@@ -516,7 +533,7 @@ class MicroBatches:
         self._retained = [each for each in self._retained if each.last > after]
         starts = {each.since for each in queries}
         for level in range(max((each.level for each in self._retained), default=-1) + 1):
-            same = [each for each in self._retained if each.level == level][:_MERGED]
+            same = [e for e in self._retained if e.level == level and e.is_merged][:_MERGED]
             low, high = same[0].numbers[0] if same else 0, same[-1].numbers[-1] if same else 0
             if len(same) < _MERGED or any(low < start <= high for start in starts):
                 continue
@@ -526,7 +543,8 @@ class MicroBatches:
             for each in same:
                 each.frame.unpersist()
             numbers = tuple(number for each in same for number in each.numbers)
-            merged = _Retained(numbers, frame, max(each.last for each in same), level + 1)
+            last, count = max(each.last for each in same), sum(each.count for each in same)
+            merged = _Retained(numbers, frame, last, count, level + 1)
             index = self._retained.index(same[0])
             rest = [each for each in self._retained if each not in same]
             self._retained = [*rest[:index], merged, *rest[index:]]
@@ -541,15 +559,15 @@ def failure(error: PySparkException) -> ContinuousError:
 
 
 def _parsed(text: DataFrame, stream: Term) -> DataFrame:
-    well = sql.col("value").rlike(LINE)
-    parts = sql.split(sql.col("value"), "\t", 4)
-    terms = [
-        sql.when(well, sql.get(parts, sql.lit(index))).alias(name)
-        for index, name in enumerate("spo", 1)
-    ]
-    return text.select(
+    # One text each: to make columns one by one takes Spark longer than to read a small batch.
+    lines = text.selectExpr(
+        "value", f"value RLIKE r'{LINE}' AS well", r"split(value, '\t', 4) AS parts"
+    )
+    return lines.select(
         sql.lit(str(stream)).alias("stream"),
-        sql.when(well, sql.get(parts, sql.lit(0)).try_cast("long")).alias("ts"),
-        *terms,
-        sql.when(~well, sql.col("value")).alias("malformed"),
+        sql.expr("CASE WHEN well THEN try_cast(get(parts, 0) AS bigint) END AS ts"),
+        sql.expr("CASE WHEN well THEN get(parts, 1) END AS s"),
+        sql.expr("CASE WHEN well THEN get(parts, 2) END AS p"),
+        sql.expr("CASE WHEN well THEN get(parts, 3) END AS o"),
+        sql.expr("CASE WHEN NOT well THEN value END AS malformed"),
     )

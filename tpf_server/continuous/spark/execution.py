@@ -62,6 +62,8 @@ def continuous_session(master: str, work: Path, *, partitions: int = 2) -> Itera
         "spark.sql.shuffle.partitions": str(partitions),
         # Plans are small and many: adapting each of them costs more than it brings.
         "spark.sql.adaptive.enabled": "false",
+        # A job to list files takes longer than to list those of a window.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     }
     try:
         with spark_session(settings, name="tpf-continuous", options=options) as session:

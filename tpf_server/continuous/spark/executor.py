@@ -1,6 +1,6 @@
 """Run registered queries in one Spark session: all of them over the same batches of elements.
 
-Spark starts with the first query. Elements become a file for each stream and batch.
+Spark starts with the first query. The elements of a batch become a file.
 """
 
 import contextlib
@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import NO_WAITS, Waits
@@ -34,11 +37,14 @@ from tpf_server.spark.folders import Folder, folder_of, is_url
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import JAVA_ENDED, ExecutorWatch, SparkSettings, java_for
 
+StreamedTriple: TypeAlias = tuple[int, Term, Term, Term]
+"""A triple of a stream, after its timestamp."""
 
-class _Files(NamedTuple):
-    """Lines of streams for a batch, and what was said of time."""
 
-    lines: Mapping[Term, list[str]]
+class _Arrived(NamedTuple):
+    """Triples of streams for a batch, and what was said of time."""
+
+    triples: Mapping[Term, list[StreamedTriple]]
     told: int | None = None
     present: int | None = None
 
@@ -64,10 +70,10 @@ class SparkJob:
         self.batches: MicroBatches | None = None
         self.watch: ExecutorWatch | None = None
         self.ended = threading.Event()
-        self._lines: dict[Term, list[str]] = {}
+        self._triples: dict[Term, list[StreamedTriple]] = {}
         self._answered: int | None = None
         self.behind = 0
-        self._waiting: deque[_Files | SparkQuery] = deque()
+        self._waiting: deque[_Arrived | SparkQuery] = deque()
         self._changed = threading.Condition()
 
     @property
@@ -80,15 +86,15 @@ class SparkJob:
 
     def add(self, query: "SparkQuery") -> None:
         """Add a query; it sees what arrives from now on."""
-        if self._lines:
+        if self._triples:
             self._hand_on(None, None)
         self.queries.append(query)
         self._put(query)
 
-    def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
-        self.behind += len(lines)
+    def arrive(self, stream: Term, triples: Sequence[StreamedTriple], at: int) -> None:
+        self.behind += len(triples)
         if self.behind <= MOST_WAITING:
-            self._lines.setdefault(stream, []).extend(lines)
+            self._triples.setdefault(stream, []).extend(triples)
         if self._answered is None:
             self._answered = at - 1
 
@@ -99,15 +105,15 @@ class SparkJob:
             return  # queries are evaluated from the first element on
         until = answered if told is None else max(answered, told - self.waits.lateness)
         running = [each for each in self.queries if each.active]
-        if self._lines or any(each.query.instants.after(answered) <= until for each in running):
+        if self._triples or any(each.query.instants.after(answered) <= until for each in running):
             self._answered = until
             self._hand_on(told, present)
 
     def _hand_on(self, told: int | None, present: int | None) -> None:
-        self._put(_Files(self._lines, told, present))
-        self._lines = {}
+        self._put(_Arrived(self._triples, told, present))
+        self._triples = {}
 
-    def _put(self, item: "_Files | SparkQuery") -> None:
+    def _put(self, item: "_Arrived | SparkQuery") -> None:
         with self._changed:
             self._waiting.append(item)
             self._changed.notify()
@@ -117,9 +123,9 @@ class SparkJob:
         with self._changed:
             self._changed.notify()
 
-    def take(self, seconds: float) -> tuple[list[_Files], list["SparkQuery"]]:
+    def take(self, seconds: float) -> tuple[list[_Arrived], list["SparkQuery"]]:
         """Return what waits for the next batch, and the queries that come after it."""
-        files: list[_Files] = []
+        arrived: list[_Arrived] = []
         queries: list[SparkQuery] = []
         with self._changed:
             if not self._waiting:
@@ -131,9 +137,9 @@ class SparkJob:
                 elif queries:
                     break
                 else:
-                    files.append(item)
+                    arrived.append(item)
                 self._waiting.popleft()
-        return files, queries
+        return arrived, queries
 
     def processed(self, count: int) -> None:
         """Note that this many triples no longer wait.
@@ -325,35 +331,35 @@ class SparkExecutor:
     def _batches(self, job: SparkJob, folder: Folder) -> None:
         assert job.batches is not None
         taken: list[SparkQuery] = []
-        written: dict[int, list[str]] = {}
+        written: dict[int, str] = {}
         for number in itertools.count():
             if not job.active:
                 return
-            files, new = job.take(self._every)
+            arrived, new = job.take(self._every)
             begin = time.monotonic()
             if job.watch is not None:
                 job.watch.look()
-            if files:
-                lines = _lines(files)
-                paths = _written(folder, number, lines)
-                written[number] = list(paths.values())
+            if arrived:
+                triples = _triples(arrived)
+                files = {}
+                if triples:
+                    # One for all streams; the names of these are in it.
+                    written[number] = name = f"{number:09d}.parquet"
+                    folder.write(name, [_parquet(triples)])
+                    files = {next(iter(triples)): [f"{folder.url}/{name}"]}
                 answers = job.batches.process(
                     number,
-                    {stream: [f"{folder.url}/{name}"] for stream, name in paths.items()},
+                    files,
                     [each.windows for each in taken],
-                    max((each.told for each in files if each.told is not None), default=None),
-                    files[-1].present,
-                    {
-                        stream: [int(each.partition("\t")[0]) for each in lines[stream]]
-                        for stream in lines
-                    },
+                    max((each.told for each in arrived if each.told is not None), default=None),
+                    arrived[-1].present,
+                    {stream: [at for at, *_ in each] for stream, each in triples.items()},
                 )
                 for past in set(written).difference(job.batches.retained):
-                    for name in written.pop(past):
-                        folder.delete(name)
+                    folder.delete(written.pop(past))
                 made = {each.windows: each for each in taken}
                 with self._lock:
-                    job.processed(sum(map(len, lines.values())))
+                    job.processed(sum(map(len, triples.values())))
                     for windows, result in answers:
                         self._answer(made[windows], result)
             with self._lock:
@@ -364,7 +370,7 @@ class SparkExecutor:
                 taken = [each for each in (*taken, *new) if each.active]
             took = time.monotonic() - begin
             cycle = min(max(self._every, _SHARE * took), _LONGEST * self._every)
-            self._pause.wait(max(0.0, cycle - took) if files else 0)
+            self._pause.wait(max(0.0, cycle - took) if arrived else 0)
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:
@@ -412,9 +418,12 @@ class SparkExecutor:
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         readers = [each for each in self._jobs if each.reads(stream)]
         if readers:
-            lines = [f"{at}\t" + "\t".join(map(canonical_term, each)) + "\n" for each in triples]
+            stamped = [
+                (at, canonical_term(subject), canonical_term(predicate), canonical_term(object_))
+                for subject, predicate, object_ in triples
+            ]
             for each in readers:
-                each.arrive(stream, lines, at)
+                each.arrive(stream, stamped, at)
 
     def advance(self, told: int | None, present: int | None) -> None:
         for each in self._jobs:
@@ -436,17 +445,19 @@ class SparkExecutor:
         threading.Thread(target=end, name="Spark ends", daemon=True).start()
 
 
-def _lines(files: Sequence[_Files]) -> dict[Term, list[str]]:
-    result: dict[Term, list[str]] = {}
-    for each in files:
-        for stream, lines in each.lines.items():
-            result.setdefault(stream, []).extend(lines)
+def _triples(arrived: Sequence[_Arrived]) -> dict[Term, list[StreamedTriple]]:
+    result: dict[Term, list[StreamedTriple]] = {}
+    for each in arrived:
+        for stream, triples in each.triples.items():
+            result.setdefault(stream, []).extend(triples)
     # An element may have no triples.
-    return {stream: lines for stream, lines in result.items() if lines}
+    return {stream: triples for stream, triples in result.items() if triples}
 
 
-def _written(folder: Folder, number: int, lines: Mapping[Term, Sequence[str]]) -> dict[Term, str]:
-    names = {stream: f"{number:09d}-{index}.tsv" for index, stream in enumerate(lines)}
-    for stream, name in names.items():
-        folder.write(name, lines[stream])
-    return names
+def _parquet(triples: Mapping[Term, Sequence[StreamedTriple]]) -> pa.Buffer:
+    columns = zip(*itertools.chain.from_iterable(triples.values()), strict=True)
+    names = [str(stream) for stream, each in triples.items() for _ in each]
+    written = pa.BufferOutputStream()
+    arrays = [pa.array(names), *map(pa.array, columns)]
+    pq.write_table(pa.table(arrays, names=["stream", "ts", "s", "p", "o"]), written)
+    return written.getvalue()

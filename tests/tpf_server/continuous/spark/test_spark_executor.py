@@ -182,10 +182,11 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: OnSpark) -> None:
     site.come((1, "ann"), (12, "bob"))
     eventually(lambda: site.state("there")["state"] == "running")
     (job,) = site.jobs()
-    job.arrive(Term("<http://localhost/s>"), ["nonsense\n"], 13)
+    nonsense: Any = (13, "no", "triple")
+    job.arrive(Term("<http://localhost/s>"), [nonsense], 13)
     site.come((41, "eve"))
     eventually(lambda: site.state("there")["state"] == "stopped")
-    assert "nonsense" in site.state("there")["error"]
+    assert "its job on Spark failed: " in site.state("there")["error"]
 
     class Gone:
         """A session whose Java is no more."""
