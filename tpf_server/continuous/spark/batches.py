@@ -1,9 +1,9 @@
 """Micro-batches: elements are read and parsed once for all queries, and kept once.
 
 The files of streams are the durable log. While a window may need them, Parquet is read in each
-batch; what is parsed from lines stays in Spark's memory, and is parsed again if it is lost. Small batches
-are merged as in a log-structured tree. At due instants the content of windows is made of them, and
-all answers are one job.
+batch; what is parsed from lines stays in Spark's memory, and is parsed again if it is lost. Small
+batches are merged as in a log-structured tree. At due instants the content of windows is made of
+them, and all answers are one job.
 
 Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a timestamp alone says
 that everything up to it has come (punctuation).

@@ -206,7 +206,7 @@ class SparkQuery(ExecutedQuery):
 
 _EVERY: Final = 1.0
 """The least seconds from batch to batch."""
-_LONGEST: Final = 5
+_LONGEST: Final = 4
 """The most, in these seconds, unless a batch takes longer."""
 _SHARE: Final = 8
 """The next batch begins after this many times what one took."""
