@@ -66,7 +66,7 @@ _BITS: Final = 62
 """Of a number in Spark, one for each instant of a batch."""
 _MERGED: Final = 8
 """Batches of one size that are merged."""
-_FEW: Final = 20_000
+_FEW: Final = 2_000
 """Elements of a batch that are merged with others rather than read again from their file."""
 PARQUET: Final = "stream string, ts bigint, s string, p string, o string"
 """The columns of elements in Parquet."""

@@ -4,6 +4,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,6 +196,48 @@ def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str)
     assert any(answer.rows for each in answers for answer in each)
     if name in ("subjects", "numbers"):
         assert answered(texts[:2])[1] == jobs
+
+
+@pytest.mark.parametrize(("few", "in_memory"), [(3, 3), (1_000, 5)])
+def test_small_batches_are_merged_and_others_read_from_their_files(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, in_memory: int
+) -> None:
+    session_settings(spark)
+    monkeypatch.setattr("tpf_server.continuous.spark.batches._FEW", few)
+    text = PREFIX + (
+        "SELECT ?s ?v (COUNT(?o) AS ?n) FROM STREAM :s1 [RANGE 40ms STEP 3ms] "
+        "WHERE { ?s :value ?v, ?o } GROUP BY ?s ?v"
+    )
+    timeline: list[Element] = [
+        ("http://e/s1", 10 + number, (f"<http://e/{number % 3}>", "<http://e/value>", f'"{v}"'))
+        for number in range(60)
+        for v in range(number % 5)
+    ]
+    stream = Term("<http://e/s1>")
+    batches = MicroBatches(spark)
+    _, query = window_query(text, _engine().static)
+    kept = spark.sparkContext._jsc.getPersistentRDDs
+    before, most, found = len(kept()), 0, []
+    for number, begin in enumerate(range(10, 70, 2)):
+        elements = [each for each in timeline if begin <= each[1] < begin + 2]
+        path = tmp_path / f"{number}.parquet"
+        columns = zip(*((str(stream), at, *triple) for _, at, triple in elements), strict=True)
+        names = ["stream", "ts", "s", "p", "o"]
+        pq.write_table(pa.table(list(map(pa.array, columns)), names=names), path)
+        known = {stream: [at for _, at, _ in elements]}
+        for _, answers in batches.process(
+            number, {stream: [str(path)]}, [query], begin + 1, timestamps=known
+        ):
+            assert not isinstance(answers, ContinuousError)
+            found += answers
+        most = max(most, len(kept()) - before)
+    expected = by_instant(native(_engine(), text, timeline, 70))
+    assert by_instant(found) == {at: expected[at] for at in by_instant(found)}
+    assert max(len(each.rows) for each in found) > 10
+    # Of the twenty batches of a window, after they were merged, and of static data.
+    assert 0 < most <= in_memory
+    batches.close()
+    assert len(kept()) == before
 
 
 def test_spark_keeps_nothing_of_runs_that_ended_and_of_plans_that_others_replaced(
