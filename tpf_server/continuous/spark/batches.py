@@ -68,6 +68,8 @@ _MERGED: Final = 8
 """Batches of one size that are merged."""
 _FEW: Final = 2_000
 """Elements of a batch that are merged with others rather than read again from their file."""
+_OF_A_TASK: Final = 20_000
+"""Elements in windows for which a further core is used."""
 PARQUET: Final = "stream string, ts bigint, s string, p string, o string"
 """The columns of elements in Parquet."""
 
@@ -509,6 +511,11 @@ class MicroBatches:
             frame.withColumn("plan", sql.lit(number)) for number, (_, _, frame) in enumerate(frames)
         ]
         result: list[Any] = [[] for _ in frames]
+        tasks = sum(each.count for each in self._retained) // _OF_A_TASK
+        if tasks > 1:
+            # A cluster has more cores than a small batch is worth to be sent to.
+            tasks = min(tasks, self._session.sparkContext.defaultParallelism)
+            self._session.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
             table = reduce(DataFrame.unionAll, numbered).toArrow()
         except PySparkException as error:

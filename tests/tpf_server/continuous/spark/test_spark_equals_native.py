@@ -204,6 +204,7 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
 ) -> None:
     session_settings(spark)
     monkeypatch.setattr("tpf_server.continuous.spark.batches._FEW", few)
+    monkeypatch.setattr("tpf_server.continuous.spark.batches._OF_A_TASK", 10)
     text = PREFIX + (
         "SELECT ?s ?v (COUNT(?o) AS ?n) FROM STREAM :s1 [RANGE 40ms STEP 3ms] "
         "WHERE { ?s :value ?v, ?o } GROUP BY ?s ?v"
@@ -236,6 +237,8 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
     assert max(len(each.rows) for each in found) > 10
     # Of the twenty batches of a window, after they were merged, and of static data.
     assert 0 < most <= in_memory
+    cores = str(spark.sparkContext.defaultParallelism)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == cores != "1"
     batches.close()
     assert len(kept()) == before
 
