@@ -8,15 +8,13 @@ from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
     Constant,
-    LeftJoin,
     Path,
     Pattern,
     Values,
     VariableRef,
-    expressions_of,
 )
 from tpf_client.sparql.expressions.values import value_of
-from tpf_client.sparql.rewrite.visitor import exists_in, patterns_in, with_parts
+from tpf_client.sparql.rewrite.visitor import patterns_in, with_parts
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.spark.terms import Parameter
 
@@ -44,9 +42,7 @@ class Shape:
             constants.append(Term(term))
             return "<>"
 
-        pattern = graph.pattern
-        if _may_differ(pattern):
-            pattern = replaced(pattern, note)
+        pattern = replaced(graph.pattern, note)
         parts = tuple(graph.part_of(quad) for quad in quads_in(graph.pattern))
         rest = (
             tuple(replace(clause, position=0) for clause in graph.clauses),
@@ -125,17 +121,6 @@ def quads_in(pattern: Pattern) -> Iterator[QuadPattern]:
     for each in patterns_in(pattern):
         if isinstance(each, BGP):
             yield from each.patterns
-
-
-def _may_differ(pattern: Pattern) -> bool:
-    """True where constants may be columns: not in EXISTS, which is evaluated for other rows."""
-    for each in patterns_in(pattern):
-        if isinstance(each, LeftJoin) and each.condition is not None:
-            return False
-        for expression in expressions_of(each):
-            if any(True for _ in exists_in(expression)):
-                return False
-    return True
 
 
 def _kind(term: Term) -> str:

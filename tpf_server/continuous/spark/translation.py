@@ -661,6 +661,7 @@ class Translation:
 
     def _left_join(self, left: Frame, right: Frame, condition: Expression | None) -> Frame:
         test: Column | None = None
+        left = self._for(condition, left)
         if condition is not None and first_exists(condition) is not None:
             return self._left_join_exists(left, right, condition)
         if condition is not None:
