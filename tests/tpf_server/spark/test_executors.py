@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.spark_cluster import PROJECT, SparkCluster
+from tests.support.webhdfs import serving_files
 from tpf_server.spark.java import SparkSettingError
 from tpf_server.spark.session import SparkSettings
 
@@ -58,6 +60,60 @@ def test_executors_are_counted(spark_cluster: SparkCluster) -> None:
     assert after["ui"] == address
     assert before == {"executors": 2, "lost": 0, "waiting": False}
     assert (after["executors"], after["lost"]) == (1, 1)
+
+
+_SERVER = """
+import os, sys, time
+from contextlib import nullcontext
+from pathlib import Path
+from threading import RLock
+from annotations.terms import Term
+from tpf_server.continuous.languages.csparql.parser import parse
+from tpf_server.continuous.runtime.static.static_data import StaticData
+from tpf_server.continuous.spark.executor import SparkExecutor
+
+url, work = sys.argv[1:]
+executor = SparkExecutor(
+    StaticData(), Path(work), RLock(), base="http://e/", master=os.environ["TPF_SPARK_MASTER"],
+    shared=url, every=0.1,
+)
+text = "SELECT ?s FROM STREAM <s> [RANGE 20ms STEP 10ms] { ?s <http://e/p> ?o FILTER(?o > %d) }"
+answers, end = {1: [], 5: []}, time.monotonic() + 200
+for least, found in answers.items():
+    query = parse(text % least, "http://e/")
+    made = executor.start(query, found.append, name=f"q{least}")
+at = 0
+while min(map(len, answers.values())) < 7:
+    assert time.monotonic() < end and made.active, (made.state, made.error)
+    if made.state == "running":
+        at += 10
+        number = f'"{at // 10}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        executor.arrive(Term("<http://e/s>"), [[f"<http://e/{at}>", "<http://e/p>", number]], at)
+        executor.advance(at, None)
+    time.sleep(0.3)
+for found in answers.values():
+    print(*(f"{each.at}:{len(each.rows)}" for each in found[:7]))
+os._exit(0)
+"""
+
+
+@pytest.mark.spark
+def test_executors_read_the_elements_of_a_server_at_a_url(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    with serving_files(spark_cluster, tmp_path / "files") as url:
+        done = subprocess.run(
+            spark_cluster.command([sys.executable, "-c", _SERVER, f"{url}/work", tmp_path / "own"]),
+            cwd=PROJECT, capture_output=True, text=True, env=spark_cluster.environment,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    # A window has the elements of the two steps before its instant.
+    assert done.stdout.splitlines() == [
+        "10:0 20:1 30:2 40:2 50:2 60:2 70:2",
+        "10:0 20:0 30:0 40:0 50:0 60:1 70:2",
+    ]
+    assert (tmp_path / "files" / "work" / "queries1").is_dir()
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "on", ""])
