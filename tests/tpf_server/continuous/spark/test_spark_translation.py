@@ -3,12 +3,14 @@
 Without streaming an example costs a few small jobs.
 """
 
+import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
@@ -25,7 +27,8 @@ from tpf_server.continuous.runtime.errors import (
 )
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.instants.rules import RULES, RULES_ON_SPARK, Rule
-from tpf_server.continuous.spark.execution import SparkExecution
+from tpf_server.continuous.spark.batches import SharedPlan
+from tpf_server.continuous.spark.execution import SparkExecution, window_query
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -86,6 +89,48 @@ def test_random_queries(
         pass  # Two groups bind a variable with AS.
     except UnsupportedContinuousQueryError as error:
         assert "BIND" in str(error) or "path" in str(error)  # noqa: PT017
+
+
+@examples(6, fixtures=True)
+@given(queries, clauses, statics, timelines)
+def test_random_queries_that_differ_in_constants(
+    spark: Any, query: tuple[str, str], sources: list[Clause], static: str, timeline: Timeline
+) -> None:
+    """One plan gives to each its answers."""
+    session_settings(spark)
+    engine = Engine()
+    for line in static.splitlines():
+        *terms, _ = line.split()
+        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    first = PREFIX + query[0].format(" ".join(map(str, sources)))
+    other = re.sub(
+        r":a\b|:b\b|\b1\b", lambda each: {":a": ":b", ":b": ":c", "1": "2"}[each[0]], first
+    )
+    try:
+        native = [engine.register_csparql(each) for each in (first, other)]
+        on_spark = [window_query(each, engine.static)[1] for each in (first, other)]
+    except (ContinuousSyntaxError, UnsupportedContinuousQueryError):
+        return
+    assume(on_spark[0].shape == on_spark[1].shape)
+    elements: Timeline = []
+    at = 0
+    for stream, later, triple in timeline:
+        at += later
+        elements.append((stream, at, triple))
+        engine.push(stream, triple, at)
+    engine.advance(at + 4)
+    expected = list(map(list, native))
+    instants = [each.at for each in expected[0]]
+    assume(instants)
+    plan = SharedPlan(spark, on_spark)
+    with closing(plan):
+        windows = spark.createDataFrame(contents(sources, elements, instants), CONTENT)
+        content = windows.selectExpr("*", "at AS `from`", "at + 1 AS `to`")
+        rows = [tuple(row) for row in plan.frame_of(content, instants).collect()]
+    for (_, found), answers in zip(plan.answers(rows, instants), expected, strict=True):
+        for one, each in zip(found, answers, strict=True):
+            assert one.at == each.at
+            assert solutions(one.variables, one.rows) == solutions(each.variables, each.rows)
 
 
 STATIC = """<http://e/a> <http://e/in> <http://e/x> .
