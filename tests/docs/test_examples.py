@@ -1,21 +1,20 @@
 """The programs in `examples` run unchanged against a real server."""
 
 import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from annotations.labels import Expiration
 from annotations.namespaces import integer
 from annotations.terms import Quad, iri
-from tests.support.running_server import TOKEN, RunningServer
+from tests.support.running_server import RunningServer
 
+Run: TypeAlias = Callable[..., list[str]]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIG = f"""
 [datasets.trains]
@@ -46,31 +45,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-def environment() -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "TPF_PUBLISH_TOKEN": TOKEN}
-
-
-def run(name: str, *arguments: str) -> list[str]:
+@pytest.fixture
+def run(printed: Callable[..., str]) -> Run:
     """The lines that an example prints."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return lambda name, *given: printed(EXAMPLES / name, *given).splitlines()
 
 
-def test_query(server: RunningServer) -> None:
+def test_query(server: RunningServer, run: Run) -> None:
     signs = [line.split()[0] for line in run("query.py", server.origin + "trains")]
     assert signs == ["Brugge", "Eeklo", "Oostende"]
 
 
-def test_publish_and_watch(server: RunningServer) -> None:
+def test_publish_and_watch(server: RunningServer, run: Run) -> None:
     (line,) = run("publish_feed.py", server.origin + "feed", "1")
     assert re.fullmatch(r"batch \d+: \{.*\}", line)
     lines = run("watch.py", server.origin + "feed", "1")
@@ -78,41 +64,41 @@ def test_publish_and_watch(server: RunningServer) -> None:
     assert all(re.fullmatch(r"\+ \w+ \d+ until .*\+00:00", line) for line in lines)
 
 
-def test_watch_async(server: RunningServer) -> None:
+def test_watch_async(server: RunningServer, run: Run) -> None:
     lines = run("watch_async.py", server.origin + "trains", "1")
     assert sorted(lines) == ["delays: 3 added, 0 removed", "late: 1 added, 0 removed"]
 
 
-def test_embedded() -> None:
+def test_embedded(run: Run) -> None:
     assert run("embedded.py") == ["/data/trains?page=2", "200 OK my application"]
 
 
-def test_to_pandas(server: RunningServer) -> None:
+def test_to_pandas(server: RunningServer, run: Run) -> None:
     *_, mean = run("to_pandas.py", server.origin + "trains")
     assert mean == "mean delay: 20.0"
 
 
-def test_rdflib_graph(server: RunningServer) -> None:
+def test_rdflib_graph(server: RunningServer, run: Run) -> None:
     *trains, found = run("rdflib_graph.py", server.origin + "trains")
     assert len(trains) == 3
     assert found == "to Brugge: True"
 
 
-def test_history(server: RunningServer) -> None:
+def test_history(server: RunningServer, run: Run) -> None:
     lines = run("history.py", server.origin + "past")
     assert lines == ["at 10:00 from platform 8", "at 10:10 from platform 11"]
 
 
-def test_gtfs_feed() -> None:
+def test_gtfs_feed(run: Run) -> None:
     assert run("gtfs_feed.py")[-1] == "7 departures"
 
 
-def test_cqels_query() -> None:
+def test_cqels_query(run: Run) -> None:
     lines = run("cqels_query.py")
     assert lines == ["2000 ('<urn:bob>', '<urn:alice>')"]
 
 
-def test_csparql_query() -> None:
+def test_csparql_query(run: Run) -> None:
     integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
     one, two = (f'"{n}"{integer}' for n in (1, 2))
     assert run("csparql_query.py") == [
