@@ -3,14 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from annotations.terms import Quad, iri, literal
-from tests.support.live_server import START, LiveServer
+from tests.support.live_server import LiveServer
 from tests.support.shelf import Shelf
 from tpf_client import AsyncClient, Solutions
 from tpf_client.errors import (
@@ -23,7 +22,6 @@ from tpf_client.errors import (
 T = TypeVar("T")
 
 DELAY = iri("http://example.org/train#delay")
-SECOND = timedelta(seconds=1)
 
 
 def _run(
@@ -145,19 +143,3 @@ def test_what_is_wrong_is_raised_where_one_waits(tmp_path: Path) -> None:
 
     _run(server, ask)
     server.close()
-
-
-def test_hours_of_updates_on_a_manual_clock(tmp_path: Path) -> None:
-    server, hour = LiveServer(tmp_path), 3600 * SECOND
-    server.publish_rounds(
-        hour, lambda number: [Quad(iri("http://ex.org/0"), DELAY, literal(str(number)))]
-    )
-
-    async def follow(client: AsyncClient) -> list[str]:
-        query, until = f"SELECT ?d {{ ?s {DELAY} ?d }}", START + 23.5 * hour
-        updates = client.stream(query, until=until, static_recheck=None)
-        return [str(row["d"]) async for update in updates for row in update.results]
-
-    found, _ = _run(server, follow)
-    server.close()
-    assert found == [str(number) for number in range(24)]

@@ -15,7 +15,7 @@ from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tests.support.threaded import in_thread
 from tpf_client import Client, Solutions
-from tpf_client.app.printing import Format, named_format, refusal
+from tpf_client.app.printing import Format, named_format
 
 EX = "http://example.org/"
 ROWS = 3000
@@ -95,21 +95,6 @@ def test_formats_have_their_usual_names(name: str, wanted: str | None) -> None:
     assert all(named_format(each.upper()) is each for each in Format)
 
 
-def test_a_name_of_no_format_is_quoted() -> None:
-    arguments = ["http://localhost/x", SELECT, "--format", "turtles"]
-    result = CliRunner().invoke(tpf_client.app.cli.app, arguments)
-    assert result.exit_code == 2
-    assert "no format 'turtles'" in result.stderr
-
-
-@pytest.mark.parametrize("wanted", [each.value for each in Format])
-@pytest.mark.parametrize("terminal", [True, False])
-def test_formats_of_updates(wanted: str, terminal: bool) -> None:
-    reason = refusal("SELECT", Format(wanted), watch=True, terminal=terminal)
-    assert (reason is None) == (wanted == "ndjson" or (terminal and wanted == "table"))
-    assert reason is None or wanted in reason
-
-
 def test_updates_in_another_format_are_refused(server: LiveServer) -> None:
     result = CliRunner().invoke(
         tpf_client.app.cli.app, [server.url, "-q", SELECT, "--watch", "--format", "csv"]
@@ -136,15 +121,6 @@ def test_solutions_are_written_as_they_come(server: LiveServer, form: str) -> No
             again = other.query(SELECT)
             assert isinstance(again, Solutions)
             assert again.serialize(form) == text
-
-
-def test_solutions_that_were_seen_are_written_too(server: LiveServer) -> None:
-    with _client(server) as client:
-        answer = client.query(SELECT)
-        assert isinstance(answer, Solutions)
-        first = next(iter(answer))
-        assert "".join(answer.pieces("tsv")).splitlines()[1] == first.row[0]
-        assert answer.count == ROWS
 
 
 def test_a_reader_may_have_seen_enough(tmp_path: Path) -> None:

@@ -240,17 +240,6 @@ def test_unknown_functions_by_the_library(strict_server: LiveServer, query: str)
     assert strict_server.log == []
 
 
-def test_unknown_functions_in_a_stream(strict_server: LiveServer) -> None:
-    with (
-        strict_server.client(strict=True) as client,
-        pytest.raises(UnsupportedQueryError, match="unknown>"),
-    ):
-        client.stream(CALLS[0])
-    with strict_server.client(strict=False) as client:
-        (update,) = client.stream(CALLS[0])
-        assert len(update.added) == 1
-
-
 @pytest.mark.parametrize("strict", [False, True])
 def test_unknown_functions_by_the_command(
     strict_server: LiveServer, strict: bool, monkeypatch: pytest.MonkeyPatch
@@ -263,14 +252,6 @@ def test_unknown_functions_by_the_command(
     assert result.exit_code == strict
     if strict:
         assert result.stderr == f"tpf-query: unknown function <{EX}unknown>\n"
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_unknown_functions_by_the_endpoint(strict_server: LiveServer, strict: bool) -> None:
-    with strict_server.client(strict=strict) as client:
-        code, _, body = call(SparqlEndpoint(client), query=urlencode({"query": CALLS[0]}))
-    assert code == (400 if strict else 200)
-    assert (b"unknown function" in body) is strict
 
 
 def test_unknown_functions_by_the_command_that_serves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tests.support.plain_operators import (
     plain_union,
     plain_values,
 )
-from tpf_client.dataflow.changes import UNBOUND, Change, Multiset, Schema, Solution, projection
+from tpf_client.dataflow.changes import UNBOUND, Change, Multiset, Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Meter, Node
 from tpf_client.dataflow.operators.basic import (
@@ -417,8 +417,3 @@ def test_a_change_of_one_in_a_thousand_costs_one_probe() -> None:
     right.push((7, 9), 1)
     assert (join.probes, meter.changes) == (2002, 1002)
     assert sorted(output.take_changes()) == [((7, 7, 8), -1), ((7, 7, 9), 1)]
-
-
-def test_projection_of_identical_schemas_copies_nothing() -> None:
-    row = (1, 2)
-    assert projection((A, B), (A, B))(row) is row

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rdflib import Literal, URIRef
+from rdflib import Literal
 from typer.testing import CliRunner
 
 import tpf_client.app.cli
@@ -61,28 +61,6 @@ def test_a_boolean_turns(server: LiveServer) -> None:
     assert (turned["boolean"], turned["vars"], turned["added"]) == (True, [], [{}])
     with pytest.raises(ValueError, match="ASK"):
         seen[0][1].graph()
-
-
-def test_triples_come_and_go_each_once(server: LiveServer) -> None:
-    late = URIRef(f"{EX}Late")
-    told: list[tuple[float, list[str], list[str]]] = []
-    names: set[str] = set()
-    for at, update in updates(server, CONSTRUCT):
-        assert update.variables == ("subject", "predicate", "object")
-        come, gone = (
-            sorted(str(each["subject"])[-1] for each in part if each["object"] == late)
-            for part in (update.added, update.removed)
-        )
-        told.append((at, come, gone))
-        for part, keep in ((update.added, True), (update.removed, False)):
-            nodes = {str(each["subject"]) for each in part if each.row[0].startswith("_:")}  # type: ignore[union-attr]
-            assert nodes <= names or keep
-            names = names | nodes if keep else names - nodes
-    assert told == [(0, ["a"], []), (10, ["b"], []), (20, [], ["b"]), (30, [], ["a"])] or (
-        told == [(0, ["a"], []), (10, ["a", "b"], ["a"]), (20, [], ["b"]), (30, [], ["a"])]
-    )
-    # What came with a blank node went with it.
-    assert not names
 
 
 def test_a_description_follows_its_facts(server: LiveServer) -> None:

@@ -17,7 +17,6 @@ from tpf_client.planner.driver import Task
 from tpf_client.planner.fragment_source import ANYTHING
 from tpf_client.planner.reading import Content, ReadRequest
 from tpf_client.planner.union import UnionSource
-from tpf_client.streaming.detection import Detected, _as_one
 
 EX = "http://example.org/"
 OTHER = "http://other.test/"
@@ -181,18 +180,6 @@ def test_history_beside_data_that_never_change(tmp_path: Path, static_first: boo
     static.close()
 
 
-class _Clocked:
-    """A source of which only the clock is asked."""
-
-    url = BASE
-
-    def __init__(self, ahead: timedelta) -> None:
-        self._ahead = ahead
-
-    def now(self) -> datetime:
-        return START + self._ahead
-
-
 class _Ticking:
     """A source of one fact, on a clock that goes on from one look to the next."""
 
@@ -234,14 +221,3 @@ def test_facts_of_several_datasets_hold_as_long_as_one_says(
     assert [fact.label for fact in content.facts] == [last]
     assert (content.evaluated_at, content.fresh_until) == (START, end)
     assert (content.expires, content.changes) == (end, end)
-
-
-@pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(hours=1)])
-def test_when_to_detect_again_is_by_the_first_clock(ahead: timedelta) -> None:
-    here: Any = _Clocked(timedelta(0))
-    there: Any = _Clocked(ahead)
-    ours = Detected(here, "static", changes=START + 2 * STEP)
-    theirs = Detected(there, "static", changes=there.now() + STEP, fresh_until=there.now())
-    both = _as_one([ours, theirs])
-    assert (both.changes, both.fresh_until) == (START + STEP, START)
-    assert both.extended(both).changes == START + STEP
