@@ -73,7 +73,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "name", ["irail", "irail of the API", "json", "json-ld", "ngsi-ld", "stations", "vehicles"]
 )
-@examples(150)
+@examples(60)
 @given(data=st.data(), value=VALUES)
 def test_json(context: Path, name: str, data: st.DataObject, value: Any) -> None:
     reads: dict[str, tuple[Callable[[bytes, str], Iterable[Quad]], Any]] = {
@@ -101,7 +101,7 @@ XML_TEXTS = st.one_of(TEXTS, st.floats().map(str)).map(
 
 
 @pytest.mark.parametrize("message", [ET, VM], ids=["ET", "VM"])
-@examples(150)
+@examples(60)
 @given(data=st.data(), text=st.none() | XML_TEXTS)
 def test_siri(message: bytes, data: st.DataObject, text: str | None) -> None:
     root = ElementTree.fromstring(message)

@@ -163,17 +163,21 @@ def streams_of(query: str) -> Iterator[tuple[str, str]]:
         yield name.removeprefix(SERVICES), rest[rest.index("{") + 1 : rest.index("}")]
 
 
+@pytest.fixture(scope="module")
+def real() -> CityBench:
+    return CityBench(REAL)
+
+
 @pytest.mark.skipif(not REAL.is_dir(), reason="the data of CityBench are not there")
 @pytest.mark.parametrize("number", [*range(1, 13)])
-def test_the_patterns_of_the_queries_find_observations(number: int) -> None:
-    source = CityBench(REAL)
+def test_the_patterns_of_the_queries_find_observations(real: CityBench, number: int) -> None:
     query = (REAL / "queries" / "cqels" / f"Q{number}.rq").read_text()
     streams = list(streams_of("\n".join(line.partition("###")[0] for line in query.splitlines())))
     assert streams
     store = ox.Store()
     for name, pattern in streams:
         store.clear()
-        reading = next(source.readings(name, None, None))
+        reading = next(real.readings(name, None, None))
         text = "".join(f"{q.subject} {q.predicate} {q.object} .\n" for q in reading.quads)
         store.load(text.encode(), format=ox.RdfFormat.N_TRIPLES)
         rows = list(solutions_of(store, f"SELECT * {{ {pattern} }}"))
