@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 
-from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import names
 from annotations.methods.names import (
     fragment_iri,
@@ -37,22 +37,6 @@ def test_what_is_kept_of_terms_is_short() -> None:
     before = names._known_expanded.cache_info().currsize
     fragment_iri(long._replace(object=literal("p" * 10_000)), NAMING)
     assert names._known_expanded.cache_info().currsize == before
-
-
-def test_other_facts_have_other_names() -> None:
-    graph = QUAD._replace(graph=iri("http://example.org/g"))
-    labels: list[Label] = [
-        Expiration(NOON),
-        Interval(NOON, NOON + HOUR),
-        Interval(NOON + HOUR, NOON + 2 * HOUR),
-    ]
-    facts = [Fact(quad, label) for quad in (QUAD, graph) for label in labels]
-    assert len({identity(fact) for fact in facts}) == len(facts)
-
-
-def test_names_are_the_same_in_every_process() -> None:
-    name = minted("graph", Fact(QUAD, Expiration(NOON)), NAMING)
-    assert name == "<http://example.org/trains/facts/graph/a6e4c34577306bc5e8aa4a94ef7998bc>"
 
 
 @given(fact=FACTS)
@@ -89,13 +73,6 @@ def test_the_fragment_is_named_as_the_template_expands() -> None:
     assert fragment_iri(in_graph, NAMING).endswith(
         "&object=%225%22%5E%5Ehttp%3A%2F%2Fexample.org%2Fd~t&graph=urn%3Ag>"
     )
-
-
-@given(fact=FACTS)
-def test_the_quad_of_a_fragment_is_read_back(fact: Fact) -> None:
-    name = fragment_iri(fact.quad, NAMING)
-    assert iri(name[1:-1]) == name
-    assert quad_of_fragment(name, NAMING) == fact.quad
 
 
 def test_other_spellings_are_read_but_are_not_the_fragment() -> None:

@@ -17,8 +17,6 @@ from experiments.studies.boards import (
     CACHED,
     CQELS_MODE,
     CSPARQL_MODE,
-    PLACES,
-    SHARED,
     SPARK_MODE,
     STREAMER,
     MachineLimits,
@@ -125,17 +123,6 @@ def test_without_java_spark_is_left_out_with_one_line(
     assert results.rows == []
 
 
-def test_a_mode_has_its_colour_in_every_figure() -> None:
-    for modes in ([STREAMER, SPARK_MODE], [CQELS_MODE, SPARK_MODE, SHARED]):
-        rows = [total(mode, n, 1.0, bytes=10, seconds=1) for mode in modes for n in (10, 200)]
-        reported = Reported(ServerVsClient(), rows).figures.values()
-        figures = [each for each in reported if len(each.series) > 1]
-        assert figures
-        for figure in figures:
-            assert set(figure.series) <= set(figure.places)
-            assert figure.places == PLACES
-
-
 def test_the_modes_of_a_full_run() -> None:
     planned = list(Sizes().planned())
     for mode in (STREAMER, CQELS_MODE, CSPARQL_MODE):
@@ -189,20 +176,6 @@ def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, s
 def said(rows: list[dict[str, str]]) -> str:
     random.Random(0).shuffle(rows)
     return "\n".join(Reported(ServerVsClient(), rows).texts)
-
-
-def test_the_first_lines_follow_the_data() -> None:
-    engine = {"clients_percent": 1}
-    rows = [
-        total(STREAMER, 10, 2.0), total(STREAMER, 200, 3.0), total(STREAMER, 500, 5.0),
-        total(CQELS_MODE, 10, 1.0, **engine), total(CQELS_MODE, 200, 60.0, **engine),
-    ]  # fmt: skip
-    text = said(rows)
-    assert "lower with fragments than in CQELS mode at 200 queries: 3 % of a core" in text
-    assert CSPARQL_MODE.name not in text
-    assert "lower" not in said([total(STREAMER, 10, 2.0), total(CSPARQL_MODE, 10, 1.0, **engine)])
-    targets = Reported(ServerVsClient(), rows).targets
-    assert [target.met for target in targets] == [False, None, True]
 
 
 def test_verdicts_on_the_papers_claims_follow_the_data() -> None:
@@ -283,12 +256,6 @@ def test_the_answer_says_where_the_choice_turns_and_leaves_out_what_is_not_there
     (*_, choice) = answered(rows[:-1])
     assert "server's CPU, choose CQELS mode for 10 and fragments for 50 clients;" in choice
     assert answered(rows[:1]) == answered([]) == []
-
-
-def test_with_a_cache_the_report_says_what_both_take() -> None:
-    rows = [total(mode, 200, 5.0) for mode in (STREAMER, CQELS_MODE)]
-    rows.append(total(CACHED, 200, 0.234, cache_percent=0.929))
-    assert "the server of fragments takes 0.234 % of a core and the cache 0.929 %." in said(rows)
 
 
 @pytest.mark.parametrize("behind", [{"clients_percent": "190"}, {"completeness": "0.9"}])
