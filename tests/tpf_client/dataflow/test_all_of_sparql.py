@@ -1,7 +1,6 @@
 """Random queries of every shape, under changes, beside the specification and pyoxigraph."""
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,9 +16,9 @@ from tests.support.random_queries import PREFIX, queries
 from tests.support.random_sparql import QueryWriter, random_quads, randoms
 from tpf_client.dataflow.construct import construct
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.queries import rewritten
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.rewrite.push_down import push_filters, push_limits
 
 KINDS: list[type[ScanningLeaves] | type[LookupLeaves]] = [
     ScanningLeaves,
@@ -39,11 +38,6 @@ def _answer(query: Query, evaluation: Evaluation) -> Answer:
         made = set(construct(query.template, evaluation.variables, rows))
         return Counter(tuple(triple) for triple in made)
     return Counter(rows)
-
-
-def _planned(query: Query) -> Query:
-    """Plan the query as the planner does before its first request."""
-    return replace(query, pattern=push_limits(push_filters(query.pattern)))
 
 
 def _changed(quads: frozenset[Quad], random: Random) -> frozenset[Quad]:
@@ -67,7 +61,7 @@ def test_every_answer_is_right_at_every_time(random: Random, other: str | None) 
     followed: Counter[tuple[int, ...]] = Counter()
     try:
         how = random.choice(KINDS)
-        evaluation = Evaluation(random.choice([query, _planned(query)]), how)
+        evaluation = Evaluation(random.choice([query, rewritten(query, live=True)]), how)
         for _ in range(random.choice([1, 1, 2, 3])):
             before, quads = quads, _changed(quads, random)
             evaluation.change(added=sorted(quads - before), removed=sorted(before - quads))
