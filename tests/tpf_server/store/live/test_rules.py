@@ -1,13 +1,9 @@
-"""Retention, durability, processes and work of the live store."""
+"""Retention, durability and work of the live store."""
 
-import multiprocessing
-import os
 import random
-import signal
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -16,7 +12,6 @@ from annotations.instants import to_micros
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
-from tests.support.eventually import eventually
 from tests.support.postgres import Address, Addresses
 from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live.log import LiveSettings, Record
@@ -24,7 +19,6 @@ from tpf_server.store.protocols import Snapshot, Standing
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ALL = FactPattern()
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def at(seconds: float) -> datetime:
@@ -297,46 +291,6 @@ def test_who_asks_about_the_past_takes_no_view_from_the_present(address: Address
             assert store.count(ALL, store.snapshot(instant)) == 100
     assert list(views.values()) == [view]
     store.close()
-
-
-def _publish_for_ever(address: Address, name: str, acknowledged: str) -> None:
-    store = address.open()
-    with Path(acknowledged).open("a", buffering=1) as out:
-        for number in range(1_000_000):
-            facts = [expiring(1e6, s=f"{name}-{number}-{n}", o=number) for n in range(7)]  # type: ignore[arg-type]
-            store.publish(facts, at(0), f"{name}-{number}")
-            out.write(f"{number}\n")
-
-
-def test_a_killed_publisher_loses_nothing_acknowledged(tmp_path: Path, address: Address) -> None:
-    address.open().close()
-    publishers = []
-    for name in "ab":
-        log = tmp_path / name
-        log.touch()
-        process = SPAWN.Process(target=_publish_for_ever, args=(address, name, str(log)))
-        process.start()
-        publishers.append((name, log, process))
-    logs = [log for _, log, _ in publishers]
-    eventually(lambda: all(len(log.read_text().splitlines()) >= 15 for log in logs))
-    watching = address.open()
-    assert watching.count(ALL, watching.snapshot(at(0))) >= 2 * 7 * 15
-    for _, _, process in publishers:
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-    store = address.open()
-    for one in (store, watching):
-        facts = one.facts(ALL, one.snapshot(at(0)), 0, 1_000_000)
-        found = {fact.quad.subject[len("<http://x/") : -1] for fact in facts}
-        assert len(found) == len(facts)
-        for name, log, _ in publishers:
-            # A batch may be durable and its acknowledgement lost in the kill: one at most.
-            said = len(log.read_text().splitlines())
-            batches = {int(one.split("-")[1]) for one in found if one.startswith(name)}
-            assert batches in (set(range(said)), set(range(said + 1)))
-            assert sum(one.startswith(name) for one in found) == 7 * len(batches)
-        one.close()
 
 
 def test_readers_never_see_half_a_batch(address: Address) -> None:

@@ -200,7 +200,7 @@ sizes = st.one_of(
     size=sizes,
     data=st.data(),
 )
-@examples(30)
+@examples(12)
 def test_any_snapshot_shows_what_the_model_shows(
     addresses: Addresses,
     batches: list[Publication],

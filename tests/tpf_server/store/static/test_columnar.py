@@ -48,7 +48,7 @@ patterns = st.builds(
 )
 
 
-@examples(40)
+@examples(20)
 @given(
     st.lists(quads, max_size=60) | st.lists(triples, max_size=60),
     st.lists(patterns, min_size=1, max_size=30),
@@ -70,7 +70,7 @@ def test_any_pattern_and_page_as_the_model(
             assert store.columns(pattern, offset, limit) == quad_columns(page)
 
 
-@examples(20)
+@examples(12)
 @given(
     st.lists(quads, max_size=60) | st.lists(triples, max_size=60),
     st.lists(quads, max_size=60),
@@ -87,7 +87,7 @@ def test_which_of_many_quads_are_held(data: list[Quad], asked: list[Quad], few: 
         assert set(store.held(asked)) == set(asked) & set(data)
 
 
-@examples(20)
+@examples(12)
 @given(st.lists(quads, max_size=60) | st.lists(triples, max_size=60), st.integers(1, 5))
 def test_what_is_frequent_as_counted(data: list[Quad], most: int) -> None:
     with (
@@ -150,7 +150,7 @@ any_terms = st.one_of(
 )
 
 
-@examples(30)
+@examples(15)
 @given(st.lists(any_terms, min_size=1, max_size=40), any_terms)
 def test_every_kind_of_term_comes_back(objects: list[Term], other: Term) -> None:
     data = [Quad(NODES[0], NODES[1], term) for term in objects]

@@ -16,7 +16,7 @@ from tpf_server.store.static.dictionary import Dictionary, write_dictionary
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
-@examples(30)
+@examples(15)
 @given(st.sets(texts, max_size=60), texts, st.sampled_from([(1, 4), (2, 3), (4, 1000), (64, 1000)]))
 def test_any_term(held: set[str], other: str, fence: tuple[int, int]) -> None:
     terms = sorted({"", *held})
