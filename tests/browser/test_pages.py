@@ -39,14 +39,14 @@ HOSTILE = [
     Quad(iri("javascript:alert(1)"), iri("javascript:alert(2)"), literal("x"), iri("javascript:3")),
 ]
 STOPS = [
-    *(Quad(iri(f"{EX}stop/{n}"), iri(EX + "name"), literal(f"Stop {n}", "en")) for n in range(240)),
+    *(Quad(iri(f"{EX}stop/{n}"), iri(EX + "name"), literal(f"Stop {n}", "en")) for n in range(120)),
     *(
         Quad(
             iri(f"{EX}stop/{n}"),
             iri("http://www.w3.org/1999/02/22-rdf-syntax-ns#type"),
             iri(EX + "vocabulary/a-rather-long-name-for-a-kind-of-thing#RailwayStationOrStop"),
         )
-        for n in range(240)
+        for n in range(120)
     ),
     Quad(iri(EX + "stop/0"), iri(EX + "about"), literal("word " * 60 + "x" * 300)),
 ]
@@ -61,6 +61,7 @@ title = "<b>Hostile</b> \\"data\\""
 source = "stops.nq"
 live = false
 title = "Railway stops"
+page_size = 30
 [datasets.trains]
 live = true
 title = "Departures"
@@ -261,15 +262,6 @@ def test_hostile_data_inject_nothing(server: RunningServer, browser: Browser) ->
         assert browser.evaluate("window.pwned") is None
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_has_enough_contrast(server: RunningServer, browser: Browser, dark: bool) -> None:
-    browser.resize(1280, 800, dark=dark)
-    browser.open(f"{server.url}trains")
-    ratios = browser.evaluate(_CONTRASTS)
-    assert ratios
-    assert {what: ratio for what, ratio in ratios if ratio < 4.5} == {}
-
-
 ASK = """
 fetch("/{path}", {{cache: "no-cache", headers: {{Accept: "application/trig"}}}}).then(
     async (answer) => [await answer.text(),
@@ -302,31 +294,7 @@ def test_a_term_leads_to_what_is_said_elsewhere(server: RunningServer, browser: 
     links = browser.evaluate("[...document.querySelectorAll('.counts a')].map((each) => each.href)")
     assert [each for each in links if "/query/" not in each] == []
     (incoming,) = browser.evaluate(
-        "[...document.querySelectorAll('a')].filter(a => a.text.includes('240')).map(a => a.href)"
+        "[...document.querySelectorAll('a')].filter(a => a.text.includes('120')).map(a => a.href)"
     )
     browser.open(incoming)
-    assert "of 240" in browser.evaluate("document.querySelector('[role=status]').textContent")
-
-
-# WCAG 2.2, "contrast ratio" and "relative luminance".
-_CONTRASTS = """
-(() => {
-  const rgb = text => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = element => {
-    for (let e = element; e; e = e.parentElement) {
-      const color = rgb(getComputedStyle(e).backgroundColor);
-      if (color.length === 3 || color[3] > 0) return color;
-    }
-    return [255, 255, 255];
-  };
-  return [...document.querySelectorAll('body *')]
-    .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && e.offsetParent)
-    .map(e => {
-      const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
-      return [`${e.tagName}.${e.className}`, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)];
-    });
-})()
-"""
+    assert "of 120" in browser.evaluate("document.querySelector('[role=status]').textContent")

@@ -230,7 +230,7 @@ def test_a_frozen_tab_catches_up_and_the_state_cannot_lie(
     go(browser, link(host.url, QUERY, server.origin + "trains"))
     browser.call("Page.setWebLifecycleState", state="frozen")
     publish(server, 7, "while frozen", FOREVER)
-    time.sleep(3)
+    time.sleep(1.5)  # beyond `max_age`
     browser.call("Page.setWebLifecycleState", state="active")
     until(lambda: cells(browser)[7][2] == "while frozen", "it does not catch up", 60)
     assert state(browser) == "up to date"
@@ -257,8 +257,8 @@ def test_a_first_visit_a_second_one_and_one_without_webassembly(
 ) -> None:
     address = link(host.url, QUERY, server.origin + "trains")
     with Browser(tmp_path) as first:
-        slow = {"offline": False, "latency": 50, "downloadThroughput": 2_500_000,
-                "uploadThroughput": 2_500_000}  # fmt: skip
+        slow = {"offline": False, "latency": 50, "downloadThroughput": 6_000_000,
+                "uploadThroughput": 6_000_000}  # fmt: skip
         first.call("Network.emulateNetworkConditions", **slow)
         first.open(address)
         seen = set()

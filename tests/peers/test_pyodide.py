@@ -52,8 +52,8 @@ TOGETHER = 20
 W3C_STEP = 16
 """Every so many of the W3C's tests."""
 MINUTE = timedelta(minutes=1)
-PERIOD = 15 * MINUTE
-LOOKS = 96 * TIMES
+PERIOD = 30 * MINUTE
+LOOKS = 48 * TIMES
 """In a day."""
 _SECONDS = 240
 
