@@ -137,7 +137,7 @@ PLACES = {
 }  # fmt: skip
 
 
-@examples(75)
+@examples(30)
 @given(nests, st.sampled_from(sorted(PLACES)), st.sampled_from(LANGUAGES))
 def test_texts_that_grow_stop_their_query_and_no_other(doubled, place, language):
     """Whatever function makes them, wherever it stands."""
@@ -164,7 +164,7 @@ def test_texts_that_grow_stop_their_query_and_no_other(doubled, place, language)
     assert (modest.state, modest.emitted > 1) == ("running", True)
 
 
-@examples(30)
+@examples(15)
 @given(nests, st.sampled_from(READ), st.sampled_from(LANGUAGES))
 def test_texts_that_are_read_again_and_again_stop_their_query(doubled, read, language):
     """They are short enough to be made."""

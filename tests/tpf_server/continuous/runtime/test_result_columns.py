@@ -52,7 +52,7 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return [row if row[2] else row[:3] for row in rows]
 
 
-@examples(30)
+@examples(12)
 @given(RANDOM)
 def test_rows_are_those_of_the_objects(random: Random) -> None:
     text = QueryWriter(random).query()
@@ -74,7 +74,7 @@ def test_rows_are_those_of_the_objects(random: Random) -> None:
             assert columns.columns.schema.names[3:] == list(columns.query.query.variables)
 
 
-@examples(15)
+@examples(8)
 @given(RANDOM)
 def test_rows_are_those_of_answers_at_instants(random: Random) -> None:
     clauses = random_clauses(random)

@@ -168,7 +168,7 @@ def as_of_lines(answer: requests.Response) -> tuple[int, str]:
     return answer.status_code, text.replace('"record"', '"line"')
 
 
-@examples(75)
+@examples(35)
 @given(
     some=st.lists(st.tuples(pushes(), st.integers(0, 6)), min_size=1, max_size=5),
     names=st.lists(st.sampled_from(sorted(QUERIES)), unique=True, max_size=4),

@@ -176,35 +176,6 @@ def test_the_name_of_a_stream_is_an_iri():
     assert engine.streams == {}
 
 
-# --------------------------------------------------------------------------------- top-k
-
-
-@pytest.mark.parametrize("order", ["?a DESC(?c)", "DESC(?a) DESC(?c)", "DESC(?a) ?c"])
-@pytest.mark.parametrize("kind", ["rows", "groups"])
-def test_the_first_few_by_several_keys(order, kind):
-    """Rows, and groups, that come and go, in an order whose keys go up or down."""
-    pattern = "{ STREAM <urn:s> [RANGE 9ms] { ?a <urn:v> ?c } }"
-    texts = {
-        "rows": f"SELECT ?a ?c {pattern} ORDER BY {order} LIMIT 2",
-        "groups": f"SELECT ?a (MAX(?b) AS ?c) {pattern.replace('?c', '?b')} GROUP BY ?a ?b"
-        f" ORDER BY {order} LIMIT 2",
-    }
-    engine = Engine(EngineSettings(semantics=SEMANTICS["paper-rstream"]))
-    query = engine.register(texts[kind])
-    window = []
-    for at in range(40):
-        node, value = at * 7 % 3, at * 11 % 17
-        window = [each for each in window if each[0] >= at - 9] + [(at, node, value)]
-        engine.push("urn:s", (f"<urn:{node}>", "<urn:v>", f'"{value}"^^<{XSD}integer>'), at)
-        signs = [-1 if key.startswith("DESC") else 1 for key in order.split()]
-        best = sorted((signs[0] * each[1], signs[1] * each[2]) for each in window)[:2]
-        (emission,) = query
-        assert [tuple(str(term).strip("<>").split('"')[str(term)[:1] == '"'] for term in row)
-                for row in emission.rows] == [
-            (f"urn:{abs(one)}", str(abs(other))) for one, other in best
-        ], at  # fmt: skip
-
-
 # --------------------------------------------------------------------------------- memory
 
 KINDS = {

@@ -45,26 +45,12 @@ FLAT = {
         f"SELECT ?a ?b ?d WHERE {{ {VALUE} {OTHER} FILTER (?b <= ?c) BIND (?b + ?c AS ?d) }}"
     ),
 }
+# Nested: what random queries have not, which are compared with the same reference.
 NESTED = {
     "any graph": (
         f"SELECT ?a ?g WHERE {{ {ONE} GRAPH ?g {{ ?b <urn:in> ?c }}"
         " FILTER (?g = <urn:g1> || ?g = <urn:g2>) }"
     ),
-    "optional": f"SELECT ?a ?b ?c WHERE {{ {ONE} OPTIONAL {{ {TWO} }} }}",
-    "optional with a condition": (
-        f"SELECT ?a ?b ?c WHERE {{ {VALUE} OPTIONAL {{ {OTHER} FILTER (?b < ?c) }} }}"
-    ),
-    "union": (
-        f"SELECT ?a ?c WHERE {{ {{ {ONE} }} UNION {{ STREAM <urn:s2> [W2] {{ ?a <urn:q> ?c }} }} }}"
-    ),
-    "minus": f"SELECT ?a ?b WHERE {{ {ONE} MINUS {{ {TWO} }} }}",
-    "not exists": (
-        f"SELECT ?a ?b WHERE {{ {VALUE}"
-        " FILTER NOT EXISTS { STREAM <urn:s1> [W2] { ?a <urn:v> ?c } FILTER (?c > ?b) } }"
-    ),
-    "exists in static data": f"SELECT ?a ?b WHERE {{ {ONE} FILTER EXISTS {{ ?b <urn:kind> ?k }} }}",
-    "distinct": f"SELECT DISTINCT ?b WHERE {{ {ONE} }}",
-    "groups": f"SELECT ?b (COUNT(?a) AS ?n) WHERE {{ {ONE} }} GROUP BY ?b HAVING (COUNT(?a) > 1)",
     "one group": (
         "SELECT (COUNT(*) AS ?n) (SUM(?b) AS ?s) (MIN(?b) AS ?l) (MAX(?b) AS ?m)"
         f" WHERE {{ {VALUE} }}"
@@ -72,12 +58,6 @@ NESTED = {
     "average by kind": (
         f"SELECT ?k (AVG(?b) AS ?n) WHERE {{ {VALUE} ?a <urn:kind> ?k }} GROUP BY ?k"
     ),
-    "first three": f"SELECT ?a ?b WHERE {{ {VALUE} }} ORDER BY DESC(?b) ?a LIMIT 3",
-    "a nested select": (
-        f"SELECT ?a ?b ?n WHERE {{ {ONE} {{ SELECT ?b (COUNT(*) AS ?n)"
-        " WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } } GROUP BY ?b } }"
-    ),
-    "values": f"SELECT ?a ?b WHERE {{ VALUES ?b {{ <urn:n1> <urn:n2> }} {ONE} }}",
     "a path": f"SELECT ?a ?c WHERE {{ {ONE} ?b <urn:near>/<urn:kind> ?c }}",
     "a path of any length": f"SELECT ?a ?c WHERE {{ {ONE} ?b <urn:near>* ?c }}",
     "a path over a stream": "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p>+ ?b } }",
@@ -129,16 +109,15 @@ elements = st.tuples(
 streams = st.lists(elements, min_size=1, max_size=12)
 
 
-@pytest.mark.parametrize("name", [*FLAT, *NESTED])
-@examples(8)
-@given(first=windows, second=windows, stream=streams)
+@examples(120)
+@given(st.sampled_from([*FLAT, *NESTED]), windows, windows, streams)
 def test_differences(name, first, second, stream):
     text = (FLAT | NESTED)[name].replace("W1", first).replace("W2", second)
     compare_emissions(loaded(), text, Beside(text, STATIC), stream)
 
 
 @pytest.mark.parametrize("policy", [*SEMANTICS.values()], ids=[*SEMANTICS])
-@examples(30)
+@examples(15)
 @given(
     name=st.sampled_from([*FLAT, *NESTED]),
     first=windows,
@@ -164,9 +143,8 @@ def test_what_is_replayed_is_emitted_as_it_was_live(policy, name, first, second,
     assert one == other
 
 
-@pytest.mark.parametrize("name", FLAT)
-@examples(8)
-@given(first=windows, second=windows, stream=streams)
+@examples(60)
+@given(st.sampled_from([*FLAT]), windows, windows, streams)
 def test_derivations(name, first, second, stream):
     text = FLAT[name].replace("W1", first).replace("W2", second)
     query = (engine := loaded(semantics=CQELS)).register(text)

@@ -50,7 +50,7 @@ def with_variables(random: Random, text: str) -> tuple[str, str]:
     return varied + text[at:], union + text[at:]
 
 
-@examples(30)
+@examples(15)
 @given(RANDOM)
 def test_it_is_a_union_of_all_streams(random: Random) -> None:
     """Streams come with their first element."""
@@ -60,7 +60,7 @@ def test_it_is_a_union_of_all_streams(random: Random) -> None:
     compare_emissions(engine, text, Beside(union, STATIC), elements)
 
 
-@examples(15)
+@examples(10)
 @given(RANDOM)
 def test_each_stream_has_its_time(random: Random) -> None:
     """Elements, records and batches; streams that are ahead and behind."""

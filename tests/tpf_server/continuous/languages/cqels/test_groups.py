@@ -20,7 +20,7 @@ AGGREGATES = (
 
 @pytest.mark.parametrize("modifier", ["", "ORDER BY ?m", "HAVING (COUNT(*) > 0)"])
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-@examples(6)
+@examples(2)
 @given(st.integers(0, 2**32).map(Random))
 def test_the_row_of_a_group_comes_once_for_each_new_solution(
     aggregate: str, modifier: str, random: Random

@@ -129,7 +129,7 @@ def filled(random: Random, query: str, *, windows: bool) -> list[str]:
 def test_queries_together_emit_as_each_alone(kind: str) -> None:
     """See `test_random_queries`."""
 
-    @examples(8)
+    @examples(3)
     @given(RANDOM)
     def check(random: Random) -> None:
         compare(random, filled(random, QUERIES[kind], windows=random.random() < 0.4))
@@ -137,7 +137,7 @@ def test_queries_together_emit_as_each_alone(kind: str) -> None:
     check()
 
 
-@examples(25)
+@examples(15)
 @given(RANDOM)
 @example(Random(90001780))
 @example(Random(90001621))

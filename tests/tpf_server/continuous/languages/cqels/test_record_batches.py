@@ -70,7 +70,7 @@ def emissions(engine, queries):
 
 @pytest.mark.parametrize("queries", [(STAR, GROUP), (STAR, PART), (GROUP, LAST), ()])
 @pytest.mark.parametrize("lateness", [0, 3])
-@examples(15)
+@examples(6)
 @given(some=st.lists(records, max_size=12), size=st.integers(1, 12))
 def test_a_batch_is_its_records(some, size, queries, lateness):
     found = []

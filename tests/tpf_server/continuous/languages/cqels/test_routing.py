@@ -34,7 +34,7 @@ def joined(random: Random) -> str:
     return f"SELECT ?a ?b ?c ?d WHERE {{ {' '.join(parts)} {condition} }}"
 
 
-@examples(20)
+@examples(12)
 @given(RANDOM)
 def test_each_routing_is_right(random: Random) -> None:
     """Recomputed while elements and static triples come and go."""

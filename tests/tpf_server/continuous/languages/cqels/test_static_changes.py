@@ -108,7 +108,7 @@ def _last(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@examples(20)
+@examples(10)
 @given(history=histories)
 def test_the_order_of_changes_does_not_matter(name: str, history: History) -> None:
     """With and without known differences."""

@@ -185,7 +185,7 @@ STARS = [
 ]
 
 
-@examples(75)
+@examples(30)
 @given(st.randoms(use_true_random=False), st.sampled_from([*SEMANTICS.values()]))
 def test_what_is_refused_changes_nothing(random, policy):
     """As first record, after a registration, amid others."""

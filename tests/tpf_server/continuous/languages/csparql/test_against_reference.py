@@ -62,7 +62,7 @@ def check(
         assert solutions(answer.variables, answer.rows) == wanted, (answer.at, csparql)
 
 
-@examples(50)
+@examples(30)
 @given(queries, clauses, statics, timelines, st.sampled_from([(), RULES]))
 def test_every_answer_is_that_of_a_recomputation(
     query: tuple[str, str],
@@ -74,7 +74,7 @@ def test_every_answer_is_that_of_a_recomputation(
     check(query, sources, static, timeline, rules)
 
 
-@examples(50)
+@examples(30)
 @given(randoms, clauses, statics, timelines, st.sampled_from([(), RULES]))
 def test_patterns_of_any_shape(
     random: Random,
@@ -88,7 +88,7 @@ def test_patterns_of_any_shape(
     check((query, query), sources, static, timeline, rules)
 
 
-@examples(20)
+@examples(12)
 @given(logical, logical, statics, timelines, st.sampled_from([(), RULES]))
 def test_timestamps_are_the_latest_of_a_triple(
     one: tuple[int, int],
@@ -119,7 +119,7 @@ def test_timestamps_are_the_latest_of_a_triple(
     check((csparql, sparql), sources, static, timeline, rules)
 
 
-@examples(20)
+@examples(12)
 @given(st.integers(1, 4), st.integers(1, 2), timelines)
 def test_windows_that_count_triples(
     count: int, step: int, timeline: list[tuple[str, int, tuple[str, str, str]]]

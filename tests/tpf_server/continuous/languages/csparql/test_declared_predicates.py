@@ -28,7 +28,7 @@ def engine(pace: Pace | None = None) -> Engine:
     return with_static(Engine(instants=InstantSettings(pace=pace)))
 
 
-@examples(20)
+@examples(12)
 @given(st.integers(0, 2**32).map(Random))
 def test_declared_and_unseparated_plans_answer_alike(random: Random) -> None:
     clauses = random_clauses(random)

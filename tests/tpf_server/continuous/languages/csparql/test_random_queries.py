@@ -125,7 +125,7 @@ class Beside:
         return True
 
 
-@examples(30)
+@examples(18)
 @given(RANDOM)
 @example(Random(54809))
 def test_events_between_elements(random: Random) -> None:
@@ -216,7 +216,7 @@ def test_events_between_elements(random: Random) -> None:
     )
 
 
-@examples(30)
+@examples(18)
 @given(RANDOM)
 def test_rows_that_go_make_room_for_others(random: Random) -> None:
     """Whenever its windows are empty a query has the same room."""

@@ -113,7 +113,7 @@ _Coming = list[tuple[tuple[str, str], int, int, int, int | None]]
 _Timeline = list[tuple[str, int, Triple]]
 
 
-@examples(70)
+@examples(35)
 @given(comings | alike, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_come_and_go_answer_as_each_alone(
     coming: _Coming,

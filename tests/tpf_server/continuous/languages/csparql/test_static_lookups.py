@@ -375,7 +375,7 @@ def looking_up(patch: pytest.MonkeyPatch, small: int, least: int, cost: int) -> 
     patch.setattr(static_rows, "LOOKUP_COST", cost)
 
 
-@examples(60)
+@examples(30)
 @given(RANDOM)
 def test_changes_are_seen_of_keys_that_were_looked_up_and_of_others(random: Random) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -307,7 +307,7 @@ elements = st.lists(
 )
 
 
-@examples(100)
+@examples(50)
 @given(st.lists(cases, min_size=1, max_size=3), elements)
 def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[Element]) -> None:
     engine = Engine()
@@ -334,7 +334,7 @@ coming = st.lists(cases, min_size=1, max_size=2).flatmap(
 """Queries, most of them equal, and before which element they come."""
 
 
-@examples(50)
+@examples(25)
 @given(coming, elements)
 def test_queries_that_come_later_answer_as_each_alone(
     found: list[tuple[Case, int]], came: list[Element]

@@ -16,7 +16,7 @@ BLANKS = tuple(f"_:b{number}" for number in range(4))
 QUERY = "DESCRIBE ?a <urn:n0> FROM <urn:g> { STREAM <urn:s> [RANGE 5ms] { ?a <urn:p> ?b } }"
 
 
-@examples(30)
+@examples(15)
 @given(st.integers(0, 2**32).map(Random))
 def test_it_says_what_a_dataflow_says(random: Random) -> None:
     """C-SPARQL has descriptions as a part of its dataflow."""

@@ -32,7 +32,7 @@ TERMS = [
 ]  # fmt: skip
 
 
-@examples(100)
+@examples(60)
 @given(
     st.sampled_from(sorted(MIRRORED)),
     st.lists(st.tuples(st.sampled_from(TERMS), st.booleans()), max_size=12),

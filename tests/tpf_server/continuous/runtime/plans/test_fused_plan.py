@@ -30,8 +30,7 @@ from tpf_server.continuous.runtime.semantics import (
     EngineLimits,
 )
 
-EXAMPLES = 5
-XSD = "http://www.w3.org/2001/XMLSchema#"
+EXAMPLES = 3
 NAMES = ["urn:x", "urn:n", "urn:k", "urn:m"]
 TYPES = [pa.decimal128(30, 2), pa.int64(), pa.string(), pa.string()]
 STAR = "STREAM <urn:s> [RANGE {width}ms] {{ ?s <urn:x> ?x ; <urn:n> ?n ; <urn:k> ?k }}"

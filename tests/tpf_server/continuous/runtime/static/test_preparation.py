@@ -58,7 +58,7 @@ def exchange(engine: Engine, version: str, parts: dict[Term, Triples], how: str)
 
 
 @pytest.mark.parametrize("name", [*QUERIES, *PERIODIC])
-@examples(10)
+@examples(4)
 @given(first=stores, second=stores, memory=triples, one=arrivals, two=arrivals)
 def test_what_was_prepared_is_what_is_found_anew(
     name: str,

@@ -121,7 +121,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("semantics", [PAPER, CQELS])
-@examples(20)
+@examples(10)
 @given(steps=steps, first=st.lists(st.integers(0, len(QUERIES) - 1), max_size=4))
 def test_together_is_as_alone(steps, first, semantics) -> None:
     together, _ = engine_with([], semantics)
