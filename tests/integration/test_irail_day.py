@@ -43,8 +43,8 @@ WHERE {
 WHOLE_DAY = "IRAIL_WHOLE_DAY" in os.environ
 """Whether every test plays the whole day."""
 
-POLLS, FEWER, FEWEST = 400, 80, 20
-"""Of a shorter play: more than six hours, more than one, and less."""
+POLLS, FEWER, FEWEST = 200, 40, 10
+"""Of a shorter play: more than three hours, more than half an hour, and less."""
 
 LATE = timedelta(milliseconds=50)
 """A client may be this late: it allows for a drift of the clocks since it last heard the time."""
@@ -84,7 +84,7 @@ class Engine:
 
 @every_labelling
 def test_every_answer_of_the_day_is_right(day: Day, labelling: Labelling, tmp_path: Path) -> None:
-    """Many hours by one method for each kind of labels, fewer by the others."""
+    """Hours by one method for each kind of labels, fewer by the others."""
     longest = {"expiration": "singleton-property", "interval": "named-graph"}[labelling]
     last = len(day.batches) - 1
     polls = {name: last if WHOLE_DAY else POLLS if name == longest else FEWER for name in METHODS}
