@@ -59,14 +59,7 @@ def test_two_workers_agree_and_are_counted_together(tmp_path: Path) -> None:
 
         text = eventually(added_up)
         assert re.search(r"^tpf_request_seconds_bucket", text, re.MULTILINE)
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(STOP_SECONDS) == 0
-
-
-def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None:
-    """A second signal from the starter changes nothing."""
-    (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
-    with RunningServer(tmp_path, "", "trains.nt") as server:
+        # An interrupt from a terminal ends all processes; a second signal changes nothing.
         os.killpg(server.process.pid, signal.SIGINT)
         server.process.terminate()
         assert server.process.wait(STOP_SECONDS) == 0
