@@ -157,7 +157,7 @@ def test_batches_of_other_workers_are_told_and_who_follows_hears_the_end(tmp_pat
 
 
 def test_a_reader_that_stops_reading_loses_its_place(tmp_path: Path) -> None:
-    config = "change_followers = 1\nbody_timeout = 3\n[datasets.data]\nlive = true\n"
+    config = "change_followers = 1\nbody_timeout = 1\n[datasets.data]\nlive = true\n"
     with RunningServer(tmp_path, config) as server, socket.socket() as idle:
         idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         idle.connect(("127.0.0.1", server.port))

@@ -181,7 +181,7 @@ def test_the_match_is_this_url_and_few_others(query: str, match: str | None) -> 
 PATHS = ("trains", "trains.nt?predicate=http://example.org/delay", "trains/named-graph.ttl")
 
 
-@examples(13)
+@examples(7)
 @given(data=st.data())
 def test_deltas_are_the_pages_that_others_get(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

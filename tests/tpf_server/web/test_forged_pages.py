@@ -276,7 +276,7 @@ def get(served: Served, path: str) -> bytes:
     return answer.body
 
 
-@examples(15, fixtures=True)
+@examples(8, fixtures=True)
 @given(rows=st.lists(QUADS.filter(accepted), min_size=1, max_size=6))
 def test_every_page_reads_back_as_what_was_published(served: Served, rows: list[Quad]) -> None:
     body = "".join(" ".join(filter(None, row)) + " .\n" for row in rows)
@@ -341,7 +341,7 @@ def _plain_term(term: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("field", ["@id", "predicate", "@type", "value type", "graph", "language"])
-@examples(10, fixtures=True)
+@examples(6, fixtures=True)
 @given(text=IRIS.map(str) | TEXTS)
 def test_no_text_in_a_body_of_json_ld_breaks_a_page(served: Served, field: str, text: str) -> None:
     node: dict[str, object] = {"@id": "urn:s", "urn:p": "x"}
@@ -369,7 +369,7 @@ def check_parsable(served: Served) -> None:
             parse(get(served, f"trains{view}.{suffix}"), media_type)
 
 
-@examples(40, fixtures=True)
+@examples(20, fixtures=True)
 @given(
     texts=st.tuples(*[IRIS | TEXTS | LITERALS | TRIPLE_TERMS | st.just(f"{BASE}x")] * 3),
     graph=st.none() | IRIS | TEXTS,

@@ -62,7 +62,7 @@ def _two(one: Term, other: Term) -> dict[Quad, Label]:
     }
 
 
-@examples(10, fixtures=True)
+@examples(5, fixtures=True)
 @example(facts=_two(SEEN, literal("plain")))
 @example(facts=_two(literal("x; <urn:p> <urn:o>", datatype=XSD_INTEGER), literal("plain")))
 @example(facts=_two(literal("7", datatype=XSD_INTEGER), literal("plain")))

@@ -221,7 +221,7 @@ def test_withdrawals_cost_no_more_than_they_are_long(value: str) -> None:
         withdrawals = spans(gone, now, index.key)
         return lambda: plan(index, groups, now, withdrawals)
 
-    grows_no_faster(withdrawing, 100)
+    grows_no_faster(withdrawing, 50)
 
 
 def test_transactions_cost_no_more_than_they_are_long() -> None:

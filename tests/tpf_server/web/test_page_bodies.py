@@ -118,7 +118,7 @@ def test_a_page_of_a_static_dataset_is_kept_from_the_second_time_on(
         assert not made
 
 
-@examples(50)
+@examples(15)
 @given(size=st.integers(_SMALLEST, 70_000), random=st.randoms(use_true_random=False))
 def test_a_body_of_any_size_is_read_by_who_knows_gzip(size: int, random: Random) -> None:
     words = [b"%d" % random.randrange(10**6) for _ in range(200)]
