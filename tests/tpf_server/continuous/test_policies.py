@@ -271,7 +271,7 @@ def stepped(engine, language, select, body, take=None, tail=""):
 
 @pytest.mark.parametrize(
     ("language", "select"),
-    [("csparql", "*"), ("rspql", EXTREMES), ("rspql-changes", "*"), ("csparql", EXTREMES)],
+    [("rspql-changes", "*"), ("csparql", EXTREMES)],
 )
 @pytest.mark.parametrize("product", STEPPED)
 def test_a_product_in_a_stepped_window_stops_its_query_and_no_other(product, select, language):
