@@ -83,7 +83,7 @@ def fire_in_time(server: Served, shot: Shot) -> Answer:
 @pytest.mark.parametrize("piece", PIECES)
 def test_of_a_query(server: Served, piece: str) -> None:
     encoded = len(quote(piece, safe=""))
-    for beginning, name in product(BEGINNINGS, ("subject", "object", "values")):
+    for beginning, name in product(BEGINNINGS, ("object", "values")):
         text = beginning + piece * (LONGEST // encoded)
         fire_in_time(server, Shot("GET", b"/trains", f"{name}={quote(text, safe='')}".encode()))
 

@@ -30,7 +30,7 @@ _steps = st.lists(
 )
 
 
-@examples(15)
+@examples(8)
 @given(steps=_steps)
 def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
     steps: list[tuple[str, int | str]], tmp_path_factory: pytest.TempPathFactory
