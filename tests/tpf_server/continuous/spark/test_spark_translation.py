@@ -71,7 +71,7 @@ def check(
     return expected
 
 
-@examples(10, fixtures=True)
+@examples(6, fixtures=True)
 @given(queries, clauses, statics, timelines, st.sampled_from([(), RULES, RULES_ON_SPARK]))
 def test_random_queries(
     spark: Any,
