@@ -22,7 +22,6 @@ from loaders.errors import InputError
 from loaders.jobs import session_of
 from loaders.places import RemotePlace, input_place
 from loaders.progress import SILENT
-from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail
 from tests.loaders.recordings import entry, write_directory, write_flights, write_zip
@@ -188,17 +187,13 @@ def test_workers_fetch_static_data(
     spark: Any, disk: Path, remote: ObjectStore, tmp_path: Path
 ) -> None:
     root = put(disk, remote)
-    for source, far in (
-        (Flights(disk / "zipped"), Flights(f"{root}/zipped")),
-        (Gtfs(disk / "feed.zip"), Gtfs(f"{root}/feed.zip")),
-    ):
-        load_local(source, tmp_path / "one", replace=True)
-        load_spark(far, tmp_path / "two", spark, replace=True)
-        texts = [
-            sorted("".join(f.read_text() for f in (tmp_path / n).iterdir()).splitlines())
-            for n in ("one", "two")
-        ]
-        assert texts[0] == texts[1] != []
+    load_local(Gtfs(disk / "feed.zip"), tmp_path / "one")
+    load_spark(Gtfs(f"{root}/feed.zip"), tmp_path / "two", spark)
+    texts = [
+        sorted("".join(f.read_text() for f in (tmp_path / n).iterdir()).splitlines())
+        for n in ("one", "two")
+    ]
+    assert texts[0] == texts[1] != []
     # What is not to be had is told as in one process.
     day = Irail(f"{root}/day")
     s3_system(remote.environment).delete_file(f"{BUCKET}/in/day/data/{FIRST}.dat")

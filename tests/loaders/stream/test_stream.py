@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from tests.support.eventually import eventually
 from tests.support.running_server import TOKEN, RunningServer
 from tests.support.spark_cluster import PROJECT, SparkCluster
 from tests.support.webhdfs import serving_files
+from tpf_client import commands
 from tpf_server.spark.java import SparkError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -193,15 +194,21 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
 
 
 def test_a_refusal_ends_the_job(
-    tmp_path: Path, endpoint: Endpoint, start: Callable[..., "subprocess.Popen[bytes]"]
-) -> None:
+    spark: Any, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    from pyspark.sql import SparkSession
+
+    session = nullcontext(SparkSession(spark))
+    monkeypatch.setattr("loaders.commands.stream.spark_session", lambda *_, **__: session)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.nt").write_text('<http://e/a> <http://e/b> "c" .\n')
-    job = start(tmp_path / "in", endpoint.url, "--holds", "60", "--token", "wrong", "--once")
-    assert job.wait(300) == 1
-    log = (tmp_path / "job.log").read_text()
-    assert "tpf-load: " in log.splitlines()[-1]
-    assert "refused a batch: 401" in log.splitlines()[-1]
+    options = f"--checkpoint {tmp_path}/checkpoint --holds 60 --token wrong --once".split()
+    words = ["stream", f"{tmp_path}/in", endpoint.url, *options]
+    assert commands.run("tpf-load", words) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("tpf-load: ")
+    assert "refused a batch: 401" in last
 
 
 @pytest.mark.peers
