@@ -58,7 +58,7 @@ def intact_manifest(path: Path) -> Manifest | None:
         return None
 
 
-def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
+def checked_store(source: Path, cache: Path) -> Path:
     """Return the checked store of static data: the source itself, or one indexed of RDF files."""
     if is_store(source):
         checked_manifest(source)
@@ -72,7 +72,7 @@ def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path
     files = rdf_files([source])
     states = [(file, file.stat()) for file in files]
     fingerprint = hashlib.sha256(
-        repr((base, [(str(f), s.st_size, s.st_mtime_ns) for f, s in states])).encode()
+        repr([(str(f), s.st_size, s.st_mtime_ns) for f, s in states]).encode()
     ).hexdigest()
     label = f"{source} {fingerprint}"
     digest = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
@@ -82,9 +82,7 @@ def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path
         manifest = intact_manifest(store)
         if manifest is None or manifest.source != label:
             newest = max(status.st_mtime_ns for _, status in states)
-            index_files(
-                [source], store, created=from_micros(newest // 1000), base=base, source=label
-            )
+            index_files([source], store, created=from_micros(newest // 1000), source=label)
     return store
 
 

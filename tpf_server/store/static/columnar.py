@@ -1,9 +1,8 @@
 """Read a static store: memory-mapped columns, in which every pattern is one contiguous range."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -24,8 +23,6 @@ _MEMO_LENGTH: Final = 4096
 """Characters of a pattern beyond which it is not remembered."""
 _PREDICATE_BIT: Final = 2
 _GRAPH_BIT: Final = 8
-_FEW: Final = 64
-"""Quads that are looked up one by one."""
 
 
 class _Order:
@@ -189,39 +186,7 @@ class ColumnarStore:
         return low - matches.low
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        files = self._opened()
-        # The ids of these terms: far more than the dictionary remembers.
-        id_of = cache(files.dictionary.id_of)
-        groups: dict[Term, list[Quad]] = {}
-        for quad in quads:
-            groups.setdefault(quad.predicate, []).append(quad)
-        results: list[Quad] = []
-        for predicate, some in groups.items():
-            likely = self._likely_held(files, id_of, predicate, some) if len(some) > _FEW else some
-            results += [quad for quad in likely if self.count(QuadPattern(*quad))]
-        return results
-
-    def _likely_held(
-        self,
-        files: _Files,
-        id_of: Callable[[str], int | None],
-        predicate: Term,
-        quads: list[Quad],
-    ) -> list[Quad]:
-        order = files.plans[_PREDICATE_BIT].order
-        number = id_of(predicate)
-        low, high = (0, 0) if number is None else order.range_of([number])
-        if low == high:
-            return []
-        # What has the predicate is in the order of objects, then subjects.
-        held = order.columns["o"][low:high].astype(np.uint64) << np.uint64(32)
-        held |= order.columns["s"][low:high]
-        keys = np.array(
-            [(id_of(quad.object) or 0) << 32 | (id_of(quad.subject) or 0) for quad in quads],
-            dtype=np.uint64,
-        )
-        positions = np.minimum(np.searchsorted(held, keys), len(held) - 1)
-        return [quads[k] for k in np.flatnonzero(held[positions] == keys)]
+        return [quad for quad in quads if self.count(QuadPattern(*quad))]
 
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
         ids = [0, 0, 0, 0]
@@ -317,17 +282,17 @@ class ColumnarStore:
 # Open static data: a store, or RDF files that are indexed first.
 
 
-def open_store(path: Path, *, verify: bool = False) -> ColumnarStore:
+def open_store(path: Path) -> ColumnarStore:
     """Open a store for reading, if it is intact; it stays unchanged, even when it is replaced."""
 
     def open_files(manifest: Manifest) -> ColumnarStore:
         folder = path / manifest.generation
-        verify_files(folder, manifest, again=verify)
+        verify_files(folder, manifest)
         return ColumnarStore(folder, manifest)
 
     return with_generation(path, lambda: read_manifest(path), open_files)
 
 
-def open_dataset(source: Path, cache: Path, *, base: str | None = None) -> ColumnarStore:
+def open_dataset(source: Path, cache: Path) -> ColumnarStore:
     """Open a store, or the store of RDF files; see `checked_store`."""
-    return open_store(checked_store(source, cache, base=base))
+    return open_store(checked_store(source, cache))

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -123,17 +123,14 @@ def index_files(
     created: datetime,
     base: str | None = None,
     source: str = "",
-    progress: Callable[[Path, int], None] | None = None,
 ) -> Manifest:
     """Index RDF files as a static store; an `RdfInputError` says which is malformed, and where."""
     indexer = QuadIndexer()
     prefixes: list[Mapping[str, str]] = []
     for number, path in enumerate(rdf_files(inputs)):
         reader = RdfReader(path, number, base)
-        count = indexer.add(reader.quads())
+        indexer.add(reader.quads())
         prefixes.append(reader.prefixes)
-        if progress is not None:
-            progress(path, count)
     return indexer.write(store, created=created, prefixes=merge_prefixes(prefixes), source=source)
 
 

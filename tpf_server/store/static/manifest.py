@@ -140,12 +140,12 @@ def lists_its_files(manifest: Manifest) -> bool:
     return has_known_orders and set(manifest.files) == set(layout.files_of(manifest.orders))
 
 
-def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
+def verify_files(folder: Path, manifest: Manifest) -> None:
     """Check every file of a generation against the manifest (`CorruptStoreError`), once."""
     if not lists_its_files(manifest):
         raise CorruptStoreError(f"{folder}: the manifest does not list the files of its orders")
     fingerprint = _fingerprint(folder, manifest)
-    if not again and _read_stamp(folder) == fingerprint:
+    if _read_stamp(folder) == fingerprint:
         return
     for name, entry in manifest.files.items():
         if file_entry(folder / name) != entry:

@@ -74,15 +74,9 @@ def test_any_pattern_and_page_as_the_model(
 @given(
     st.lists(quads, max_size=60) | st.lists(triples, max_size=60),
     st.lists(quads, max_size=60),
-    st.sampled_from([0, 5, 1000]),
 )
-def test_which_of_many_quads_are_held(data: list[Quad], asked: list[Quad], few: int) -> None:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        static_store(Path(folder, "s"), data) as store,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr("tpf_server.store.static.columnar._FEW", few)
+def test_which_of_many_quads_are_held(data: list[Quad], asked: list[Quad]) -> None:
+    with tempfile.TemporaryDirectory() as folder, static_store(Path(folder, "s"), data) as store:
         assert set(store.held([*asked, *data])) == set(data)
         assert set(store.held(asked)) == set(asked) & set(data)
 

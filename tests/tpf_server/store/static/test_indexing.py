@@ -185,13 +185,6 @@ def test_nothing_to_index(tmp_path: Path) -> None:
         index(tmp_path / "s", tmp_path / "empty")
 
 
-def test_progress_names_files_and_counts(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.nt", "<http://e/s> <http://e/p> <http://e/o> .\n" * 2)
-    told: list[tuple[Path, int]] = []
-    index_files([path], tmp_path / "s", created=CREATED, progress=lambda *args: told.append(args))
-    assert told == [(path, 2)]
-
-
 @pytest.mark.skipif(not W3C.is_dir(), reason="the W3C test data are not beside the project")
 def test_w3c_data_as_pyoxigraph_reads_them(tmp_path: Path) -> None:
     base = "http://example.org/base"

@@ -125,6 +125,12 @@ def test_replaced_while_open(tmp_path: Path) -> None:
         assert folders == [new.manifest.generation], "the old generation is gone from the disk"
 
 
+def forget_checks(store: Path) -> None:
+    """Whoever opens it checks all files."""
+    for stamp in store.glob(f"*/{layout.VERIFIED}"):
+        stamp.unlink()
+
+
 def test_a_failed_writer_leaves_the_old_store(tmp_path: Path) -> None:
     path = tmp_path / "s"
     quad = Quad(A, B, C)
@@ -133,7 +139,8 @@ def test_a_failed_writer_leaves_the_old_store(tmp_path: Path) -> None:
         with pytest.raises(StoreError):
             write_store(path, good_terms(), orders(spo=ROWS[::-1]), created=CREATED)
         assert sorted(entry.name for entry in path.iterdir()) == before
-        with open_store(path, verify=True) as again:
+        forget_checks(path)
+        with open_store(path) as again:
             assert again.version == store.version
 
 
@@ -179,7 +186,8 @@ def test_a_writer_killed_while_writing(tmp_path: Path) -> None:
             write_store(path, good_terms(), orders(), created=CREATED)
         writer.kill()
     assert len(list(path.glob(f"{layout.WRITING_PREFIX}*"))) == 1
-    with open_store(path, verify=True) as store:
+    forget_checks(path)
+    with open_store(path) as store:
         assert store.count(ANYTHING) == 1
     write_store(path, good_terms(), orders(), created=CREATED)
     assert not list(path.glob(f"{layout.WRITING_PREFIX}*"))
