@@ -40,11 +40,11 @@ def test_a_short_recording_begins_again_when_the_board_is_empty(tmp_path: Path) 
         for update in map(json.loads, demo.stdout):
             rows += len(update["added"]) - len(update["removed"])
             shown.append(rows > 0)
-            if pairs(shown).count((True, False)) == 2:
+            if pairs(shown).count((False, True)) == 2:
                 break
         demo.terminate()
         demo.communicate(timeout=60)
-    assert pairs(shown).count((True, False)) == 2, shown
+    assert pairs(shown).count((False, True)) == 2, shown
     # It ends by itself, too.
     done = subprocess.run(
         _demo("--seconds", "1", "--data", str(data)), capture_output=True, text=True, timeout=240

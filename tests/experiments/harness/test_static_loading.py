@@ -38,14 +38,11 @@ def test_without_java_it_says_so_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.spark
 def test_with_java_spark_loads_the_same(
-    java: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pyspark = pytest.importorskip("pyspark")
-    present: Any = pyspark.SparkContext._active_spark_context
-    if present is not None:  # of other tests: a process has one
-        monkeypatch.setattr(
-            static_loading, "spark_context", lambda *_, **__: contextlib.nullcontext(present)
-        )
+    monkeypatch.setattr(
+        static_loading, "spark_context", lambda *_, **__: contextlib.nullcontext(spark)
+    )
     loading = StaticLoading()
     parts = {"a": QUADS, "b": QUADS[:2]}
     found = loading.stores(tmp_path / "spark", parts, CREATED)

@@ -22,7 +22,7 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.studies.boards.find_java", missing)
     monkeypatch.setattr("experiments.studies.fragments._URLS", 50)
     sizes = {**SMALL, "triples": [2000, 4000], "one_core": [2000]}
-    results = run(tmp_path, Load(), tables={"load": sizes})
+    results = run(tmp_path, Load(), repetitions=1, tables={"load": sizes})
     assert results.left_out == dict.fromkeys((ON_SPARK, ONE_CORE), "not here: no Java here")
     assert results.failures == {}
     assert results.numbers("quads", engine=LOCAL) == [2000, 4000]
@@ -40,7 +40,8 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.spark
 def test_spark_writes_the_same_store(tmp_path: Path) -> None:
-    results = run(tmp_path, Load(), tables={"load": {**SMALL, "triples": [2000], "one_core": []}})
+    sizes = {**SMALL, "triples": [2000], "one_core": []}
+    results = run(tmp_path, Load(), repetitions=1, tables={"load": sizes})
     if results.left_out:
         pytest.skip(results.left_out[ON_SPARK])
     assert results.complete

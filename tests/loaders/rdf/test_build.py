@@ -167,13 +167,13 @@ def test_spark_writes_the_same_store_of_the_conformance_data(spark: Any, tmp_pat
     if not W3C.is_dir():
         pytest.skip("the conformance data are not there")
     files = []
-    for file in rdf_files([W3C]):
+    for file in rdf_files([W3C])[::3]:
         try:
             list(RdfReader(file, 0).quads())
         except RdfInputError:  # relative IRIs, and tests of malformed data
             continue
         files.append(file)
-    assert len(files) > 50
+    assert len(files) > 15
     wanted = reference(files, tmp_path)
     summary = load_rdf_spark(files, tmp_path / "store", spark, RdfLoad(CREATED))
     assert content(summary.manifest) == wanted
