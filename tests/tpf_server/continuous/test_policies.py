@@ -219,8 +219,8 @@ def test_a_product_stops_its_query_and_no_other(product, select, policy):
     assert len(took) <= 3 * 5_000
     assert modest.emitted == 100
     modest.close()
-    assert not engine._plans.plans
-    assert not len(engine._windows)
+    assert not engine.ticks.plans.plans
+    assert not len(engine.ticks.windows)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_a_product_of_static_patterns_is_refused(text):
     with pytest.raises(JoinLimitError, match="1000000 rows"):
         register(engine, text)
     assert not engine.queries
-    assert not engine._plans.plans
-    assert not len(engine._windows)
+    assert not engine.ticks.plans.plans
+    assert not len(engine.ticks.windows)
 
 
 EXTREMES = "(MAX(?a) AS ?n) (MIN(?b) AS ?m)"

@@ -137,6 +137,15 @@ class StreamClocks:
         return NEVER if clock is None else clock.newest - 1
 
 
+class StreamPosition(NamedTuple):
+    """The state of time before an element: of the engine, its stream, and its reorder buffer."""
+
+    arrivals: int
+    front: int
+    latest: int
+    newest: int | None
+
+
 # Put items that come out of order into the order of time, as long as they are not too late.
 
 ItemT = TypeVar("ItemT")

@@ -9,7 +9,6 @@ queries, until they have doubled or queries close.
 import gc
 import sys
 from collections.abc import Iterable
-from itertools import chain
 from types import ModuleType
 from typing import Final, Protocol
 
@@ -35,10 +34,10 @@ class _Holder(Protocol):
 
 
 class Forgetting:
-    """Forget the terms of the engines that share a table."""
+    """Forget the terms of an engine, the `holder`."""
 
     def __init__(self, dictionary: TermDictionary) -> None:
-        self.engines: list[_Holder] = []
+        self.holder: _Holder
         self._dictionary = dictionary
         self._passing = self._lasting = _LEAST
         self._running = self._closed = 0
@@ -67,11 +66,11 @@ class Forgetting:
 
         No term may be on its way between holders. `everything` includes static data and queries.
         """
-        dictionary, engines = self._dictionary, self.engines
-        apart = [dictionary, *dictionary.tables, *chain(*(each.apart() for each in engines))]
+        dictionary, holder = self._dictionary, self.holder
+        apart = [dictionary, *dictionary.tables, *holder.apart()]
         if not everything:
-            apart += chain(*(each.static_holders() for each in engines))
-        held, looked_at = reached(chain(*(each.holders() for each in engines)), apart)
+            apart += holder.static_holders()
+        held, looked_at = reached(holder.holders(), apart)
         dropped = dictionary.forget(held, everything=everything)
         more = looked_at // _SHARE + _LEAST
         self._passing = 2 * dictionary.passing + more

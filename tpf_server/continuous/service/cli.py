@@ -50,7 +50,6 @@ from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
 from tpf_server.continuous.runtime.instants.rules import RULES, RULES_ON_SPARK
 from tpf_server.continuous.runtime.plans.batch_report import AT_INSTANTS
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.runtime.query_engine import ParsedQuery, QueryEngine
 from tpf_server.continuous.runtime.records.record_reading import (
     columns_of_batch,
     elements_of_batch,
@@ -132,7 +131,7 @@ class ArrowFile:
 # Static data of an engine from files: RDF, or stores that a loader wrote.
 
 
-def load(engine: QueryEngine, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:
+def load(engine: Engine, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:
     """Load static data into an engine.
 
     Args:
@@ -412,7 +411,7 @@ def explained(engine: Engine, query: str | CsparqlQuery) -> str:
 EmittedT = TypeVar("EmittedT")
 
 
-def _ask_services(engine: Engine, queries: Iterable[ParsedQuery]) -> None:
+def _ask_services(engine: Engine, queries: Iterable[ContinuousQuery | CsparqlQuery]) -> None:
     """Read what services say now; warn of those that do not answer."""
     engine.asks = True
     clauses = (clause for query in queries for clause in query.services)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from annotations.terms import Term
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.languages.rspql.rspql_query import SlidingWindow
+from tpf_server.continuous.runtime.clock import StreamPosition
 from tpf_server.continuous.runtime.elements.elements import Element, graph_of, in_graph
 from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.instants.csparql_query import (
@@ -31,7 +32,6 @@ from tpf_server.continuous.runtime.instants.periodic_query import ExecutedQuery,
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.records.record_bodies import RecordBody
 from tpf_server.continuous.runtime.records.record_columns import milliseconds_of
-from tpf_server.continuous.runtime.tick_engine import StreamPosition
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.runtime.windows.specification import Now, Range, Triples, Window
 from tpf_server.continuous.service.hosting import HostedQuery

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
+from tpf_server.continuous.runtime.clock import NEVER
 from tpf_server.continuous.runtime.elements.elements import graph_of
 from tpf_server.continuous.runtime.errors import (
     ConflictError,
@@ -55,8 +55,8 @@ from tpf_server.continuous.runtime.instants.periodic_query import (
 )
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule, optimised
 from tpf_server.continuous.runtime.instants.timetable import Multimap, Timetable
-from tpf_server.continuous.runtime.query_engine import QueryEngine
 from tpf_server.continuous.runtime.semantics import says_now
+from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import SharedRows, tell
 from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
@@ -502,14 +502,12 @@ class InstantQueries:
     """The queries of an engine that answer at instants: those in C-SPARQL and RSP-QL.
 
     Args:
-        engine: its terms, static graphs and limits are used.
-        clocks: of its streams.
-        skip_idle: skip instants at which the windows of a query are empty.
+        shared: its terms, static graphs and streams are used.
+        drop: lets go of a query that has ended.
         made: takes an element that a query made, for the other queries of the engine.
 
     Attributes:
         queries: those that run, by name.
-        abandoned: nothing more is answered, because the engine is about to be closed.
         declarations: the predicates of streams.
         planner: makes and explains their evaluations.
         readers: them by the streams that they read.
@@ -518,21 +516,19 @@ class InstantQueries:
 
     def __init__(
         self,
-        engine: QueryEngine,
-        clocks: StreamClocks,
+        shared: Shared,
         settings: InstantSettings,
-        *,
-        skip_idle: bool,
+        drop: Callable[[PeriodicQuery], None],
         made: Callable[[Term, list[EncodedTriple], int], None],
     ) -> None:
-        self._engine = engine
+        self._shared = shared
         self.queries: dict[str, PeriodicQuery] = {}
-        self.abandoned = False
         self._settings = settings
-        self._skip_idle = skip_idle
+        self._drop = drop
         self._made = made
-        self._dictionary, self._static = engine.dictionary, engine.static
-        self._arriving, self._forgetting = engine.arriving, engine.forgetting
+        self._dictionary, self._static = shared.dictionary, shared.static
+        self._arriving, self._forgetting = shared.arriving, shared.forgetting
+        self._clocks, self._skip_idle = shared.clocks, shared.settings.skip_idle
         self._evaluations = EvaluationRegistry()
         has = partial(has_static, self._static)
         self.declarations = Declarations(self._dictionary, has)
@@ -541,19 +537,18 @@ class InstantQueries:
             self._static,
             self._shared_rows,
             self._dictionary,
-            engine.environment,
-            engine.limits.join_rows,
+            shared.environment,
+            shared.limits.join_rows,
         )
         self.planner = EvaluationPlanner(
             context, self._evaluations, self.declarations, settings.rules
         )
-        self.readers = StreamReaders(self._evaluations, self.planner, engine.limits.window_rows)
-        self._clocks = clocks
-        self.timetable = Timetable(clocks, self.queries)
+        self.readers = StreamReaders(self._evaluations, self.planner, shared.limits.window_rows)
+        self.timetable = Timetable(self._clocks, self.queries)
         self._graph_names = self._static.names
-        self._static.on_change(self._changing)
 
-    def _changing(self, change: GraphChange) -> Callable[[], None]:
+    def changing(self, change: GraphChange) -> Callable[[], None]:
+        """Prepare a change of static graphs; call the result afterwards."""
         finishing = self._shared_rows.changing(change)
 
         def finish() -> None:
@@ -692,7 +687,7 @@ class InstantQueries:
 
     def _evaluate(self, due: Iterable[tuple[int, PeriodicQuery]]) -> None:
         for at, registered in due:
-            if self.abandoned:
+            if self._shared.abandoned:
                 return
             self._evaluate_at(at, registered)
 
@@ -708,8 +703,13 @@ class InstantQueries:
             self._answer(registered, at)
         if pace is not None:
             pace.evaluated(registered, pace.seconds() - begun)
-        idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
-        if idle and not registered.trigger.decides and registered.state == "running":
+        idle = registered.query.streams and not registered.evaluation.held
+        if (
+            idle
+            and self._skip_idle
+            and not registered.trigger.decides
+            and registered.state == "running"
+        ):
             self.timetable.rest(registered)
             if pace is not None:
                 pace.rest(registered)
@@ -718,7 +718,7 @@ class InstantQueries:
         try:
             answer = registered.answer(at)
         except Exception as error:  # noqa: BLE001 - it ends this query, and no other
-            if not self.abandoned:
+            if not self._shared.abandoned:
                 registered.stop(
                     error if isinstance(error, ContinuousError) else FailedEvaluationError(error)
                 )
@@ -751,12 +751,6 @@ class InstantQueries:
                     self._arriving.pop()
                 self._enter(registered.stream, triples, answer.at, graph_of(element))
 
-    def abandon(self) -> None:
-        """End the evaluation under way; called from another thread."""
-        self.abandoned = True
-        for each in tuple(self.queries.values()):
-            each.evaluation.end()
-
     def holders(self) -> Iterable[object]:
         evaluations = [each.evaluation for each in self.queries.values()]
         return evaluations, self.readers.windows, self._shared_rows
@@ -780,9 +774,9 @@ class InstantQueries:
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
         evaluation, question = self.planner.evaluation(query, self.readers.arrivals)
-        backlog = self._engine.limits.backlog
+        backlog = self._shared.limits.backlog
         registered = PeriodicQuery(
-            name, query, (evaluation, question), callback, backlog, self._engine.drop
+            name, query, (evaluation, question), callback, backlog, self._drop
         )
         try:
             self.timetable.add(registered)

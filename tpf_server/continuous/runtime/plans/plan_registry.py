@@ -8,7 +8,6 @@ from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Query, Row
-from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.runtime.clock import NEVER, StreamClock
 from tpf_server.continuous.runtime.delivery import Delivery, Phase
 from tpf_server.continuous.runtime.errors import EngineLimitError, JoinLimitError, ended_by
@@ -26,8 +25,9 @@ from tpf_server.continuous.runtime.plans.templates import (
     differing,
     template_of,
 )
-from tpf_server.continuous.runtime.semantics import EngineSettings, Semantics
-from tpf_server.continuous.runtime.static.static_data import Dataset, GraphChange, StaticData
+from tpf_server.continuous.runtime.semantics import Semantics
+from tpf_server.continuous.runtime.shared import Shared
+from tpf_server.continuous.runtime.static.static_data import Dataset, GraphChange
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, SharedRows, tell
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.runtime.windows.matchers import Watermark
@@ -303,13 +303,10 @@ class PlanRegistry:
     def __init__(
         self,
         windows: WindowRegistry,
-        static: StaticData,
-        dictionary: TermDictionary,
-        environment: Environment,
+        shared: Shared,
         watermark: Watermark,
-        settings: EngineSettings,
-        join_rows: int,
     ) -> None:
+        settings = shared.settings
         self.exceeded: list[Plan] = []
         self.plans: dict[Plan, None] = {}
         self._holders = HoldingPlans(windows.touched)
@@ -322,17 +319,17 @@ class PlanRegistry:
             self.plans, self.phase, settings.kernel, reorders=bool(settings.lateness)
         )
         self._windows = windows
-        self._static = static
+        self._static = shared.static
         self._shared_rows = SharedRows()
-        self._dictionary = dictionary
+        self._dictionary = shared.dictionary
         self._share = settings.share
         self._context = PlanContext(
             windows,
             self._shared_rows,
-            dictionary,
-            environment,
+            shared.dictionary,
+            shared.environment,
             settings.routing,
-            join_rows,
+            shared.limits.join_rows,
             self.exceeded.append,
         )
         # Numbers tell instances apart, too; they never meet a term.

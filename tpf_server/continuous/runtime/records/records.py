@@ -22,6 +22,7 @@ from tpf_server.continuous.runtime.elements.elements import (
     milliseconds,
 )
 from tpf_server.continuous.runtime.errors import ElementError
+from tpf_server.continuous.runtime.instants.instant_queries import InstantQueries
 from tpf_server.continuous.runtime.plans.column_expressions import Column
 from tpf_server.continuous.runtime.plans.fused_plan import FusedRows
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
@@ -36,18 +37,20 @@ from tpf_server.continuous.runtime.records.record_reading import (
     inlined_value,
     term_text,
 )
-from tpf_server.continuous.runtime.tick_engine import TickEngine
+from tpf_server.continuous.runtime.tick_queries import TickQueries
+from tpf_server.continuous.runtime.windows.matchers import EncodedTriple
 from tpf_server.continuous.runtime.windows.streams import ElementStream
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 _Cells = Column | list[TermId]
+Arrive = Callable[[ElementStream, list[EncodedTriple], int], None]
 
 
 class RecordFeed:
     """Push records into a stream.
 
     Args:
-        encode: the integer of a term from outside; `ElementError`: it is none.
+        parts: the queries of an engine, and what takes an element for all of them.
         predicates: IRIs, as terms, all different.
         subjects: the beginning of the IRIs of subjects, where subjects are given as numbers.
         asked: drop the rest of a batch once there is no query.
@@ -55,19 +58,19 @@ class RecordFeed:
 
     def __init__(
         self,
-        engine: TickEngine,
-        encode: Callable[[str], TermId],
+        parts: tuple[TickQueries, InstantQueries, Arrive],
         stream: ElementStream,
         predicates: Sequence[str],
         subjects: str | None = None,
         *,
         asked: bool = False,
     ) -> None:
-        self._engine = engine
+        self._ticks, self._instants, self._arrive = parts
         self._asked = asked
         self._stream = stream
-        self._encode = encode
-        self._dictionary = engine.dictionary
+        shared = self._ticks.shared
+        self._encode = shared.encode
+        self._dictionary, self._queries = shared.dictionary, shared.queries
         # They need not be kept for ever: whoever looks for what holds terms looks at feeds.
         self._predicates = tuple([self._encode(each) for each in predicates])
         self._prefix = subjects
@@ -87,7 +90,7 @@ class RecordFeed:
                 time zone).
             timestamp: milliseconds since 1970, or an instant.
         """
-        self._engine.settle()
+        self._ticks.settle()
         self._check(len(values))
         if type(timestamp) is not int or not EARLIEST <= timestamp <= LATEST:
             timestamp = milliseconds(timestamp)
@@ -124,12 +127,12 @@ class RecordFeed:
             return None
         times = milliseconds_of(timestamps)
         shape = self._shape() or []
-        plans = self._engine.fused(self._stream, [taker for taker, _ in shape])
+        plans = self._ticks.fused(self._stream, [taker for taker, _ in shape])
         try:
             columns = self._columns(subjects, values)
             done = 0 if plans is None else self._fuse(plans, columns, times)
             if done < len(times):
-                self._engine.settle()
+                self._ticks.settle()
                 self._batch = rest = [
                     each if isinstance(each, list) else each.tolist() for each in columns
                 ]
@@ -154,7 +157,8 @@ class RecordFeed:
 
     def _shape(self) -> Sequence[tuple[WindowInput, tuple[int, ...]]] | None:
         """Return the windows with their columns; ``None`` where one needs whole elements."""
-        if self._engine.wants_elements(self._stream) or self._stream.counting:
+        reorders = self._ticks.shared.settings.lateness
+        if reorders or self._stream.counting or self._instants.looks_at(self._stream.name):
             return None
         return self._stream.shape(self._predicates)
 
@@ -170,7 +174,7 @@ class RecordFeed:
         except OverflowError:
             return 0
         rows = FusedRows(times, subjects, cells)
-        return self._engine.fuse(plans, self._stream, rows, len(self._predicates))
+        return self._ticks.fuse(plans, self._stream, rows, len(self._predicates))
 
     def _subject(self, subject: object) -> TermId:
         if isinstance(subject, str):
@@ -194,11 +198,11 @@ class RecordFeed:
         return [self._subject(number) for number in subjects.to_pylist()]
 
     def _goes_on(self) -> bool:
-        return not self._asked or bool(self._engine.queries)
+        return not self._asked or bool(self._queries)
 
     def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
         """Give records to the same windows as long as these take them; return how many arrived."""
-        engine, stream = self._engine, self._stream
+        stream = self._stream
         shape = self._shape()
         if shape is None:
             *values, subjects = columns
@@ -206,7 +210,7 @@ class RecordFeed:
                 if not self._goes_on():
                     break
                 triples = zip(repeat(subject), self._predicates, objects)
-                engine.arrive(stream, list(triples), at)
+                self._arrive(stream, list(triples), at)
             return len(times)
         if self._deliverer is None or self._deliverer[0] != stream.version:
             takers = [taker for taker, _ in shape]
@@ -217,15 +221,15 @@ class RecordFeed:
 
     def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
         names = {
-            "begin": self._engine.begin_arrival,
-            "end": self._engine.end_arrival,
-            "ticking": self._engine.ticking,
-            "reach": self._engine.reach,
+            "begin": self._ticks.begin_arrival,
+            "end": self._ticks.end_arrival,
+            "ticking": self._ticks.ticking,
+            "reach": self._ticks.reach,
             "stream": self._stream,
-            "engine": self._engine,
+            "shared": self._ticks.shared,
         }
-        # By way of the engine: who looks for what holds terms does not look for it there.
-        ended = " or not engine.queries" if self._asked else ""
+        # By way of what is shared: who looks for what holds terms does not look for it there.
+        ended = " or not shared.queries" if self._asked else ""
         for number, taker in enumerate(takers):
             names[f"arrive{number}"] = taker.arrive_star
         numbers = range(len(takers))
@@ -251,7 +255,7 @@ class RecordFeed:
     def _check(self, columns: int) -> None:
         if columns != len(self._predicates):
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
-        declarations = self._engine.instants.declarations
+        declarations = self._instants.declarations
         if declarations.declared:
             declarations.check_triples(self._stream.name, [(0, p, 0) for p in self._predicates])
 

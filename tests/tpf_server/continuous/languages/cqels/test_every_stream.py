@@ -106,7 +106,7 @@ def test_queries_that_come_later_see_what_comes_later() -> None:
     assert rows(fixed) == [("<urn:a>",), ("<urn:e>",)]
     for each in (fixed, *queries):
         each.close()
-    assert not len(engine._windows)
+    assert not len(engine.ticks.windows)
 
 
 def test_queries_that_differ_in_a_constant_see_what_comes_later() -> None:

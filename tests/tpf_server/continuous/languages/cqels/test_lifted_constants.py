@@ -233,9 +233,9 @@ def test_queries_that_come_late_share_a_plan(
     assert len({each.plan for each in queries}) == 1
     for each in queries:
         each.close()
-    assert not engine._plans.plans
-    assert not engine._plans._templates
-    assert not len(engine._windows)
+    assert not engine.ticks.plans.plans
+    assert not engine.ticks.plans._templates
+    assert not len(engine.ticks.windows)
 
 
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"

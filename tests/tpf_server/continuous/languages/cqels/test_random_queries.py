@@ -323,10 +323,10 @@ def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list
     for each in queries.values():
         each.close()
     for engine in engines:
-        assert not engine._plans.plans
-        assert not engine._plans._templates
-        assert not engine._plans._alike
-        assert not len(engine._windows)
+        assert not engine.ticks.plans.plans
+        assert not engine.ticks.plans._templates
+        assert not engine.ticks.plans._alike
+        assert not len(engine.ticks.windows)
     return emitted, spared
 
 
@@ -338,7 +338,7 @@ def compare(random: Random, texts: list[str]) -> int:
     with (
         patch("tpf_server.continuous.runtime.windows.window_registry._FEW", few),
         patch("tpf_server.continuous.runtime.plans.plan_registry._FEW", few),
-        patch("tpf_server.continuous.runtime.tick_engine._INTERVAL", 1),
+        patch("tpf_server.continuous.runtime.tick_queries._INTERVAL", 1),
     ):
         together, plans = play(Random(seed), texts, together=True)
     alone, _ = play(Random(seed), texts, together=False)

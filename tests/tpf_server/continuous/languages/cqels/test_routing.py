@@ -47,7 +47,7 @@ def test_each_routing_is_right(random: Random) -> None:
         )
         for _ in range(random.randint(1, 14))
     ]
-    with patch("tpf_server.continuous.runtime.tick_engine._INTERVAL", 2):
+    with patch("tpf_server.continuous.runtime.tick_queries._INTERVAL", 2):
         engine = loaded(routing=random.choice(ROUTINGS))
         compare_emissions(engine, text, Beside(text, STATIC), elements, (PAPER, PAPER_DSTREAM))
 
@@ -67,8 +67,8 @@ def route(engine: Engine) -> list[str]:
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
-@patch("tpf_server.continuous.runtime.tick_engine._INTERVAL", 8)
-@patch("tpf_server.continuous.runtime.tick_engine._ADAPTATION", 16)
+@patch("tpf_server.continuous.runtime.tick_queries._INTERVAL", 8)
+@patch("tpf_server.continuous.runtime.tick_queries._ADAPTATION", 16)
 def test_when_routes_change(routing: Routing) -> None:
     """The densest stream becomes the sparsest."""
     engine = Engine(EngineSettings(routing=routing))

@@ -344,7 +344,7 @@ def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantic
         for stream in range(count // 10):
             engine.push(f"<urn:s{stream}>", ("<urn:p0>", "<urn:at>", "<urn:r>"), 1000)
         events = _detections(1100)
-        while engine._until_housekeeping < 60:
+        while engine.ticks.until_housekeeping < 60:
             engine.push("<urn:s0>", events[0][1], 1000)
         _push(engine, events[:30], "<urn:s0>")
         found.append(_calls(engine, events[30:50], "<urn:s0>"))
@@ -356,7 +356,7 @@ def test_an_engine_has_few_attributes() -> None:
     engine = Engine()
     engine.register(_PREFIX + "SELECT ?who { STREAM <urn:s> [NOW] { ?who :at ?room } }")
     (stream,) = engine.streams.values()
-    for each in (engine, stream, *stream.inputs):
+    for each in (engine, engine.ticks, stream, *stream.inputs):
         assert len(vars(each)) <= 30
 
 

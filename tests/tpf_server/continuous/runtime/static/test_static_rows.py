@@ -58,7 +58,7 @@ def evaluations(monkeypatch) -> list[object]:
 
 
 def shared(engine) -> int:
-    return len(engine._plans._shared_rows)
+    return len(engine.ticks.plans._shared_rows)
 
 
 def test_unlike_queries_share_what_they_ask_of_static_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,13 @@
-"""Streams, their windows and the plans over these, moved on by arrivals and time."""
+"""Queries that emit at arrivals: windows and the plans over these, moved by arrivals and time."""
 
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
-from weakref import WeakSet
+from typing import Final
 
 from annotations.terms import Term
-from tpf_server.continuous.runtime.clock import ENDLESS, NEVER, ReorderBuffer, StreamClocks, Waits
+from tpf_server.continuous.runtime.clock import ENDLESS, NEVER
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import (
     ContinuousError,
@@ -18,17 +17,17 @@ from tpf_server.continuous.runtime.errors import (
     StreamNameError,
     UnknownStreamError,
     WindowLimitError,
+    as_continuous_errors,
     ended_by,
 )
 from tpf_server.continuous.runtime.forgetting import Forgetting
-from tpf_server.continuous.runtime.instants.instant_queries import InstantQueries, InstantSettings
 from tpf_server.continuous.runtime.plans.fused_plan import FusedRows
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
 from tpf_server.continuous.runtime.plans.plan import Plan
 from tpf_server.continuous.runtime.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.runtime.plans.registered_query import EncodedTriples, RegisteredQuery
-from tpf_server.continuous.runtime.query_engine import QueryEngine
-from tpf_server.continuous.runtime.semantics import EngineLimits, EngineSettings
+from tpf_server.continuous.runtime.semantics import Semantics
+from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.windows.matchers import EncodedTriple, Watermark
 from tpf_server.continuous.runtime.windows.streams import ElementStream
@@ -195,88 +194,71 @@ class _Housekeeping:
         return sum(stream.triples for stream in self._streams.values())
 
 
-_Coming: TypeAlias = tuple[ElementStream, list[EncodedTriple], Term | None]
-"""An element on its way: its stream, its triples, and the name of its graph."""
-
-
-class StreamPosition(NamedTuple):
-    """The state of time before an element: of the engine, its stream, and its reorder buffer."""
-
-    arrivals: int
-    front: int
-    latest: int
-    newest: int | None
-
-
-_SETTINGS: Final = EngineSettings()
-_LIMITS: Final = EngineLimits()
-_INSTANTS: Final = InstantSettings()
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
-class TickEngine(QueryEngine):
-    """Streams, their windows and the plans over these, moved on by arrivals.
+class TickQueries:
+    """The queries of an engine that emit at arrivals: those in CQELS-QL.
+
+    Args:
+        shared: its terms, static graphs and streams are used.
+        deliver: lets all queries of the engine see an element that one of these made.
+        check: checks triples that one of these made for a stream.
 
     Attributes:
-        clocks: of its streams.
         dropped: count of elements older than the newest of their stream, or than `advance`.
-        reorders: elements wait for late ones.
-        abandoned: no more elements are to come, because the engine is about to be closed.
         ticking: plans that are checked between elements, too.
-        instants: the queries that answer at instants.
     """
 
     def __init__(
         self,
-        settings: EngineSettings = _SETTINGS,
-        limits: EngineLimits = _LIMITS,
-        instants: InstantSettings = _INSTANTS,
+        shared: Shared,
+        deliver: Callable[[ElementStream, list[EncodedTriple], int], None],
+        check: Callable[[Term, list[EncodedTriple]], None],
     ) -> None:
-        super().__init__(settings, limits)
+        self.shared = shared
         self.arrivals = 0
         self.dropped = 0
-        self.reorders = bool(settings.lateness)
-        self.abandoned = False
-        self.streams: dict[Term, ElementStream] = {}
-        self.clocks = StreamClocks(self.streams, Waits(patience=instants.patience))
-        self._waiting: ReorderBuffer[_Coming] = ReorderBuffer(settings.lateness)
+        self.clocks = shared.clocks
+        self._streams = shared.streams
         watermark = Watermark()
-        self._windows = WindowRegistry(self.stream, watermark, self.streams)
-        self._timed = self._windows.timed
-        self._plans = PlanRegistry(
-            self._windows,
-            self.static,
-            self.dictionary,
-            self.environment,
-            watermark,
-            settings,
-            self.limits.join_rows,
-        )
-        self.ticking = self._plans.ticking.plans
-        self._emitter = _Emitter(self._plans, self.streams, self._deliver, self._check_made)
+        self.windows = WindowRegistry(self.stream, watermark, self._streams)
+        self._timed = self.windows.timed
+        self.plans = PlanRegistry(self.windows, shared, watermark)
+        self.ticking = self.plans.ticking.plans
+        self._emitter = _Emitter(self.plans, self._streams, deliver, check)
         self._housekeeping = _Housekeeping(
-            self._plans.plans,
-            self.streams,
-            self.forgetting,
-            self.limits.window_rows,
+            self.plans.plans,
+            self._streams,
+            shared.forgetting,
+            shared.limits.window_rows,
             self._stop,
-            self._plans.merge,
+            self.plans.merge,
         )
-        self._until_housekeeping = 1
-        self._records: WeakSet[object] = WeakSet()
-        self.static.on_change(self._changing)
-        self.instants = InstantQueries(
-            self, self.clocks, instants, skip_idle=settings.skip_idle, made=self._made_at_instant
-        )
+        self.until_housekeeping = 1
 
-    def _changing(self, change: GraphChange) -> Callable[[], None]:
-        finishing = self._plans.changing(change)
+    def start(self, registered: RegisteredQuery, policy: Semantics) -> None:
+        """Start a query; it sees later elements."""
+        shared = self.shared
+        try:
+            with as_continuous_errors(), shared.dictionary.permanently():
+                self.plans.add(registered, policy)
+        except ContinuousError:
+            self.plans.drop_idle()
+            raise
+        self.until_housekeeping = 1
+        if registered.plan is not None:
+            self._housekeeping.added(registered.plan)
+
+    def changing(self, change: GraphChange) -> Callable[[], None]:
+        """Prepare a change of static graphs; call the result afterwards."""
+        finishing = self.plans.changing(change)
 
         def finish() -> None:
-            with self.dictionary.permanently():
+            with self.shared.dictionary.permanently():
                 finishing()
             self._emit_changes()
-            self.forgetting.sweep_where_due()
+            self.shared.forgetting.sweep_where_due()
 
         return finish
 
@@ -289,36 +271,32 @@ class TickEngine(QueryEngine):
             UnknownStreamError: there is none, and streams are not made on first use.
             StreamNameError: it is no IRI.
         """
-        term = self.name(name)
-        stream_of_name = self.streams.get(term)
+        term = self.shared.name(name)
+        stream_of_name = self._streams.get(term)
         if stream_of_name is None:
-            if not self._settings.create_streams:
+            if not self.shared.settings.create_streams:
                 raise UnknownStreamError(f"there is no stream {term}")
             stream_of_name = self.create_stream(term)
         return stream_of_name
 
     def create_stream(self, name: str) -> ElementStream:
         """Return the stream of this IRI, made where it is new."""
-        term = self.name(name)
-        stream_of_name = self.streams.get(term)
+        term = self.shared.name(name)
+        stream_of_name = self._streams.get(term)
         if stream_of_name is None:
             if not _IRI.fullmatch(term):
                 raise StreamNameError(f"not an IRI: {term}")
-            stream_of_name = self.streams[term] = ElementStream(term)
+            stream_of_name = self._streams[term] = ElementStream(term)
             if self.clocks.told != NEVER:
                 stream_of_name.tell(self.clocks.told, self.clocks.front)
-            with self.dictionary.permanently():
-                for plan in self._plans.stream_came(term):
+            with self.shared.dictionary.permanently():
+                for plan in self.plans.stream_came(term):
                     self._housekeeping.added(plan)
         return stream_of_name
 
-    def delete_stream(self, name: str) -> None:
-        """Delete a stream that no query names, and its elements in queries over every stream."""
-        term = self.name(name)
-        if term not in self.streams:
-            raise UnknownStreamError(f"there is no stream {term}")
-        self._waiting.drop(self.streams.pop(term))
-        self._plans.stream_gone(term)
+    def stream_gone(self, name: Term) -> None:
+        """Forget the elements of a deleted stream in queries over every stream."""
+        self.plans.stream_gone(name)
         self._emit_changes()
 
     def _emit_changes(self) -> None:
@@ -328,136 +306,46 @@ class TickEngine(QueryEngine):
 
     def settle(self) -> None:
         """Give the operators the rows that plans have as columns."""
-        if self._plans.fusion.active is not None:
-            self._plans.fusion.settle()
+        if self.plans.fusion.active is not None:
+            self.plans.fusion.settle()
 
     # ------------------------------------------------------------------------- housekeeping
 
     def holders(self) -> Iterable[object]:
         """Return plans, windows, and what comes into them."""
-        fused = self._plans.fusion.holders()
-        streams = tuple(self.streams.values())
-        coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
-        return self._plans.plans, self._windows, streams, coming, fused, *self._records
+        fused = self.plans.fusion.holders()
+        return self.plans.plans, self.windows, self._emitter.outgoing, self._emitter.fed, fused
 
     def static_holders(self) -> Iterable[object]:
-        for plan in self._plans.plans:
+        for plan in self.plans.plans:
             for rows, _ in plan.leaves.static:
                 yield from rows.holders
 
-    def _stop_exceeded(self) -> None:
-        plans = self._plans.exceeded
+    def stop_exceeded(self) -> None:
+        """Stop the queries of plans that made too many rows."""
+        plans = self.plans.exceeded
         while plans:
             plan = plans.pop()
-            if self.abandoned:
-                continue
-            self._stop(plan, ended_by(plan.work))
-
-    def abandon(self) -> None:
-        """End what is under way; called from another thread, before the engine is closed."""
-        self.abandoned = True
-        for plan in tuple(self._plans.plans):
-            plan.work.end()
+            if not self.shared.abandoned:
+                self._stop(plan, ended_by(plan.work))
 
     def _stop(self, plan: Plan, error: ContinuousError) -> None:
-        for owner in self._plans.owners(plan):
+        for owner in self.plans.owners(plan):
             owner.stop(error)
 
-    # ------------------------------------------------------------------------- what arrives
-
-    def arrive(
-        self,
-        stream: ElementStream,
-        triples: list[EncodedTriple],
-        at: int,
-        graph: Term | None = None,
-    ) -> None:
-        """Take an encoded element, and the name of its graph."""
-        if self.reorders and at >= stream.latest:
-            self._release(self._waiting.add(stream, at, (stream, triples, graph)))
-        else:
-            self._deliver(stream, triples, at, graph)
-
-    def _release(self, coming: Iterable[tuple[int, _Coming]]) -> None:
-        for at, (stream, triples, graph) in coming:
-            # It may have been deleted meanwhile.
-            if self.streams.get(stream.name) is stream:
-                self._deliver(stream, triples, at, graph)
-
-    def position(self, name: str) -> StreamPosition:
-        """Return the state that all elements before the next one of a stream have left in time."""
-        return StreamPosition(
-            self.arrivals, self.clocks.front, self.stream(name).latest, self._waiting.newest
-        )
-
-    def resume(self, name: str, position: StreamPosition) -> None:
-        """Move to the `position` before the next element of a stream; others are left out."""
-        if self.position(name) == position:
-            return
+    def let_go(self, registered: RegisteredQuery) -> None:
+        """Let go of what a query holds that has ended."""
         self.settle()
-        if position.newest is not None:
-            self._release(self._waiting.until(position.newest - self.lateness))
-        if position.front > self.clocks.front:
-            self._pass_until(position.front + 1)
-            self._pass(position.front)
-        stream = self.stream(name)
-        stream.latest = max(stream.latest, position.latest)
-        stream.settle(self.clocks.front)
-        self.arrivals, self._waiting.newest = position.arrivals, position.newest
+        self.plans.remove(registered)
 
-    @property
-    def lateness(self) -> int:
-        """How late elements may come, in milliseconds."""
-        return self._waiting.lateness
+    def began_beside(self) -> None:
+        """Note a query that answers at instants: what is left of a batch must come as elements."""
+        if self._emitter.emitting:
+            self.settle()
+            for each in self._streams.values():
+                each.version += 1
 
-    def wants_elements(self, stream: ElementStream) -> bool:
-        """True where records of a stream must come as elements, one by one."""
-        instants = self.instants
-        return self.reorders or (bool(instants.queries) and instants.looks_at(stream.name))
-
-    @property
-    def makes_first(self) -> bool:
-        """True where plans may make elements between others for queries at instants.
-
-        These must then be there before answers; where such queries make elements for plans, too,
-        answers come first.
-        """
-        return bool(self.ticking and self.instants.queries) and self.instants.timetable.fed
-
-    def _check_made(self, stream: Term, triples: list[EncodedTriple]) -> None:
-        self.instants.declarations.check_triples(stream, triples)
-
-    def _deliver(
-        self,
-        stream: ElementStream,
-        triples: list[EncodedTriple],
-        at: int,
-        graph: Term | None = None,
-    ) -> None:
-        """Let queries answer for what was before an element, then let it in everywhere."""
-        instants = self.instants
-        if instants.queries:
-            self.arriving.append(triples)
-            try:
-                if self.makes_first:
-                    self.settle()
-                    self.reach(stream, at)
-                stream.came(at)
-                instants.arrive(stream.name, triples, at, graph)
-            finally:
-                self.arriving.pop()
-        if self._plans.plans or not instants.queries:
-            self._tick(stream, triples, at)
-        elif stream.plain and self.clocks.front <= at <= self.clocks.present:
-            # No windows are there to be moved.
-            self.clocks.front = stream.latest = at
-        elif at >= stream.latest:
-            self._move(stream, at)
-
-    def _made_at_instant(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
-        """Let in what a query has made that answers at instants, and has let in itself."""
-        if self._plans.plans:
-            self._tick(self.create_stream(stream), triples, at)
+    # ------------------------------------------------------------------------- what arrives
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
         """Prepare the windows for an element, after `reach`; False: it is too late.
@@ -478,19 +366,19 @@ class TickEngine(QueryEngine):
             self.dropped += 1
             return False
         elif at != stream.latest or at != front:
-            self._move(stream, at)
+            self.move(stream, at)
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
         stream.triples += triples
-        plans = self._plans
+        plans = self.plans
         if plans.early or self.ticking:
             self._admit()
         else:
             plans.phase.inserting = True
         return True
 
-    def _move(self, stream: ElementStream, at: int) -> None:
+    def move(self, stream: ElementStream, at: int) -> None:
         clocks = self.clocks
         front = max(clocks.front, min(at, clocks.present))
         lag = max(0, front - at)
@@ -502,14 +390,14 @@ class TickEngine(QueryEngine):
             for window in stream.inputs:
                 window.set_back(at)
         if moved:
-            self._windows.moved(stream)
+            self.windows.moved(stream)
         if front != clocks.front:
             clocks.front = front
-            self._windows.expire(front)
+            self.windows.expire(front)
         self._expire_of((stream,))
         stream.settle(front)
 
-    def _advance(self, at: int) -> None:
+    def advance(self, at: int) -> None:
         """Let windows expire up to an instant.
 
         What thereby comes into a result or goes from it is emitted by policies of difference. An
@@ -518,17 +406,17 @@ class TickEngine(QueryEngine):
         """
         front = self.clocks.front
         until = min(at, front)
-        behind = [each for each in self.streams.values() if each.at(front) < until]
+        behind = [each for each in self._streams.values() if each.at(front) < until]
         if behind:
             self._catch_up(behind, at + 1)
             if at <= front:
                 self._move_to(behind, at)
                 self._changed(at)
-        fused = self._plans.fusion.active
+        fused = self.plans.fusion.active
         if fused is not None and at > front:
             fused.advance(at, lambda instant, _: self._emit_at(instant))
         self._pass_until(at + 1)
-        for each in self.streams.values():
+        for each in self._streams.values():
             each.tell(at, max(at, front))
         if at > front:
             self._pass(at)
@@ -542,6 +430,11 @@ class TickEngine(QueryEngine):
             self._pass_until(min(at, self.clocks.present + 1))
             self._pass_until(at, (stream,))
 
+    def pass_to(self, at: int) -> None:
+        """Move to a later instant without an arrival, over those at which something changes."""
+        self._pass_until(at + 1)
+        self._pass(at)
+
     def _pass_until(self, at: int, streams: Collection[ElementStream] | None = None) -> None:
         """Move to each instant before another at which something changes, or only some streams."""
         while (boundary := self._boundary(at, streams)) < at:
@@ -552,16 +445,16 @@ class TickEngine(QueryEngine):
                 self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
 
     def _boundary(self, before: int, streams: Collection[ElementStream] | None) -> int:
-        plans, front = self._plans, self.clocks.front
+        plans, front = self.plans, self.clocks.front
         if plans.awake and front != NEVER and plans.pending():
             # A plan that emits differences has some already, because it is new.
             now = front if streams is None else min(each.at(front) for each in streams)
             return min(before, now + 1)
-        before = self._windows.boundary(before, streams)
+        before = self.windows.boundary(before, streams)
         if plans.ticking.repeating:
             before = plans.ticking.boundary(front, before, streams)
         # Last: windows let go what is too old by then.
-        return self._windows.next_gone(before, streams) if plans.ticking.netting else before
+        return self.windows.next_gone(before, streams) if plans.ticking.netting else before
 
     def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
         """Move streams that are behind to the time of the engine, or to an instant before it."""
@@ -569,22 +462,22 @@ class TickEngine(QueryEngine):
         if at > self.clocks.front:
             self._move_to(streams, self.clocks.front)
 
-    def _finish(self) -> None:
-        while (boundary := self._windows.boundary(ENDLESS, gone=False)) != ENDLESS:
+    def finish(self) -> None:
+        while (boundary := self.windows.boundary(ENDLESS, gone=False)) != ENDLESS:
             self._pass_until(boundary + 1)
 
     # -------------------------------------------------------------------------------- ticks
 
-    def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
-        if self._plans.fusion.active is not None:
+    def tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
+        if self.plans.fusion.active is not None:
             self.settle()
         if self.ticking:
             # Before it enters, others may be told what was before it.
-            self.arriving.append(triples)
+            self.shared.arriving.append(triples)
             try:
                 self.reach(stream, at)
             finally:
-                self.arriving.pop()
+                self.shared.arriving.pop()
         if self.begin_arrival(stream, at, len(triples)):
             stream.deliver(at, triples)
             self.end_arrival(at)
@@ -592,7 +485,7 @@ class TickEngine(QueryEngine):
     def _pass(self, at: int, slides: Callable[[Plan], bool] | None = None) -> None:
         """Move to a later instant without an arrival; for `slides` see `_changed`."""
         self.clocks.front = at
-        self._windows.expire(at)
+        self.windows.expire(at)
         self._changed(at, slides)
 
     def _move_to(self, streams: Collection[ElementStream], at: int) -> list[ElementStream]:
@@ -605,7 +498,7 @@ class TickEngine(QueryEngine):
                 if at > self.clocks.front:
                     stream.latest = at
                 stream.settle(self.clocks.front)
-                self._windows.moved(stream)
+                self.windows.moved(stream)
         self._expire_of(streams)
         return moved
 
@@ -625,17 +518,17 @@ class TickEngine(QueryEngine):
         due = None
         if slides is not None:
             due = partial(_may_emit, slides=slides)
-            for plan in filter(slides, self._plans.ticking.repeating):
+            for plan in filter(slides, self.plans.ticking.repeating):
                 plan.delivery.rouse()
-        self._plans.flush(due)
-        self._plans.phase.inserting = False
+        self.plans.flush(due)
+        self.plans.phase.inserting = False
         self._emitter.emit(self.arrivals, at, due)
-        if self._plans.exceeded:
-            self._stop_exceeded()
+        if self.plans.exceeded:
+            self.stop_exceeded()
 
     def end_arrival(self, at: int) -> None:
         """Send and emit what the arrival at an instant derived."""
-        plans = self._plans
+        plans = self.plans
         for plan in plans.holding:
             plan.flush()
         plans.phase.inserting = False
@@ -644,25 +537,25 @@ class TickEngine(QueryEngine):
         if plans.awake:
             self._emitter.emit(self.arrivals, at)
         if plans.exceeded:
-            self._stop_exceeded()
-        self._until_housekeeping -= 1
-        if not self._until_housekeeping:
-            self._until_housekeeping = self._housekeeping.run(self.arrivals)
+            self.stop_exceeded()
+        self.until_housekeeping -= 1
+        if not self.until_housekeeping:
+            self.until_housekeeping = self._housekeeping.run(self.arrivals)
 
     def _admit(self) -> None:
-        for plan in self._plans.early:
+        for plan in self.plans.early:
             plan.flush()
-        self._plans.phase.inserting = True
+        self.plans.phase.inserting = True
         if self.ticking:
-            self._windows.admit(self.clocks.front)
+            self.windows.admit(self.clocks.front)
 
     # ------------------------------------------------------------------------------ batches
 
     def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
         """Return the plans that take records of a stream as columns."""
-        plans = self._plans
+        plans = self.plans
         fused = plans.fusion.together
-        if fused is None or fused.windows != takers or len(self._windows) > len(takers):
+        if fused is None or fused.windows != takers or len(self.windows) > len(takers):
             return None
         slides = any(each.slides for each in self.ticking)
         others = slides or stream.counting or self._emitter.emitting
@@ -677,15 +570,15 @@ class TickEngine(QueryEngine):
             or (times[1:] < times[:-1]).any()
         )
         # Where a window might become too long it is looked at more often.
-        long = len(times) > fused.room(self.limits.window_rows)
+        long = len(times) > fused.room(self.shared.limits.window_rows)
         if late or long or not stream.plain:
             return 0
         if not fused.active:
             # The state begins with empty windows.
             self._let_go_before(stream, int(times[0]))
-            if self._plans.fusion.together is not fused:
+            if self.plans.fusion.together is not fused:
                 return 0
-        self._plans.fusion.active = fused
+        self.plans.fusion.active = fused
 
         def passed(at: int, count: int) -> None:
             if count:
@@ -696,26 +589,26 @@ class TickEngine(QueryEngine):
 
         done = fused.run(rows, passed)
         # At the end of a batch: to look for terms is to settle.
-        self._until_housekeeping -= done
-        if self._until_housekeeping <= 0:
-            self._until_housekeeping = self._housekeeping.run(self.arrivals)
+        self.until_housekeeping -= done
+        if self.until_housekeeping <= 0:
+            self.until_housekeeping = self._housekeeping.run(self.arrivals)
         if not fused.active:
-            self._plans.fusion.active = None
+            self.plans.fusion.active = None
         return done
 
     def _let_go_before(self, stream: ElementStream, at: int) -> None:
         if self.ticking:
             self.reach(stream, at)
-        self._move(stream, at)
+        self.move(stream, at)
         self._admit()
-        self._plans.phase.inserting = False
+        self.plans.phase.inserting = False
 
     def _emit_at(self, at: int) -> None:
         self.clocks.front = at
-        if self._plans.awake:
+        if self.plans.awake:
             self._emitter.emit(self.arrivals, at)
-        if self._plans.exceeded:
-            self._stop_exceeded()
+        if self.plans.exceeded:
+            self.stop_exceeded()
 
 
 def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:
