@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, TypeVar, get_args
+from typing import Final, Generic, TypeAlias, TypeVar, get_args
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution, TermId
@@ -20,7 +20,6 @@ from tpf_client.sparql.algebra import (
     Pattern,
     Query,
     Row,
-    VariableRef,
 )
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, first_exists, movable
@@ -41,8 +40,7 @@ from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.plans.dispatch import (
     ConstantIndex,
     comparison,
-    comparison_in,
-    lifted_variable,
+    lifted_comparison,
 )
 from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.continuous.runtime.static.static_rows import SharedRows
@@ -64,6 +62,7 @@ _Above: TypeAlias = (
 )
 _ABOVE: Final = get_args(_Above)
 RowsT = TypeVar("RowsT", bound=Sized)
+ItemT = TypeVar("ItemT")
 """What may be above the gap; AGGREGATE is an `Extend`."""
 
 
@@ -126,14 +125,12 @@ def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]
     constants: list[Term] = []
     others: list[Expression] = []
     for each in conditions:
-        result = comparison_in(each) if movable(each) else None
+        result = lifted_comparison(each, len(constants)) if movable(each) else None
         if result is None:
             others.append(each)
-            continue
-        operator, value, constant = result
-        variable = VariableRef(lifted_variable(len(constants)))
-        comparisons.append(Call(operator, (value, variable)))
-        constants.append(constant)
+        else:
+            comparisons.append(result[0])
+            constants.append(result[1])
     if not comparisons:
         return None
     rest = conjunction(others)
@@ -531,50 +528,38 @@ class PeriodicEvaluation:
             raise self._ended(error) from self._work.failure
 
 
-# The evaluations of an engine: one for all queries that ask the same, but for constants.
+# One for all that ask the same, but for constants.
 
 
-class EvaluationRegistry:
-    """Find evaluations that can replace others.
+class Equals(Generic[ItemT]):
+    """Evaluations, or triggers, that can replace others.
 
-    A query that is registered after elements sees only later ones. It begins alone, and joins its
-    equals when nothing in its windows is hidden. Those without a key stay alone.
+    What a query brings that is registered after elements sees only later ones. It begins alone, and
+    its equals take its place when nothing is hidden from it. Those without a key stay alone.
     """
 
     def __init__(self) -> None:
-        self._fresh: dict[Hashable, tuple[PeriodicEvaluation, int]] = {}
-        self._whole: dict[Hashable, PeriodicEvaluation] = {}
+        self._fresh: dict[Hashable, tuple[ItemT, int]] = {}
+        self._whole: dict[Hashable, ItemT] = {}
 
-    def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
-        """Return the evaluation of an equal query, if no element came since."""
-        evaluation, since = self._fresh.get(key, (None, 0))
-        return evaluation if since == arrivals else None
+    def fresh(self, key: Hashable, arrivals: int) -> ItemT | None:
+        """Return an equal one, if no element came since."""
+        item, since = self._fresh.get(key, (None, 0))
+        return item if since == arrivals else None
 
-    def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
-        evaluation.owners += 1
-        if arrivals is not None and evaluation.key is not None:
-            self._fresh[evaluation.key] = evaluation, arrivals
+    def add(self, key: Hashable, item: ItemT, arrivals: int) -> None:
+        if key is not None:
+            self._fresh[key] = item, arrivals
 
-    def remove(self, evaluation: PeriodicEvaluation) -> bool:
-        """Remove an owner; true if it was the last one."""
-        evaluation.owners -= 1
-        if evaluation.owners:
-            return False
-        key = evaluation.key
-        if self._whole.get(key) is evaluation:
+    def remove(self, key: Hashable, item: ItemT) -> None:
+        if self._whole.get(key) is item:
             del self._whole[key]
-        if self._fresh.get(key, (None, 0))[0] is evaluation:
+        if self._fresh.get(key, (None, 0))[0] is item:
             del self._fresh[key]
-        return True
 
-    def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
-        if evaluation.joined or not evaluation.whole:
-            return None
-        equal = evaluation
-        if evaluation.key is not None:
-            equal = self._whole.setdefault(evaluation.key, evaluation)
-        evaluation.joined = equal is evaluation
-        return None if evaluation.joined else equal
+    def whole(self, key: Hashable, item: ItemT) -> ItemT:
+        """Return the equal one from which nothing is hidden, as from this one, or this."""
+        return item if key is None else self._whole.setdefault(key, item)
 
     def __len__(self) -> int:
         return len(self._whole) + len(self._fresh)

@@ -36,8 +36,8 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
     with_graphs_of,
 )
 from tpf_server.continuous.runtime.instants.evaluation import (
+    Equals,
     EvaluationContext,
-    EvaluationRegistry,
     PartedQuery,
     PeriodicEvaluation,
     Question,
@@ -201,7 +201,7 @@ class EvaluationPlanner:
     def __init__(
         self,
         context: EvaluationContext,
-        evaluations: EvaluationRegistry,
+        evaluations: Equals[PeriodicEvaluation],
         declarations: Declarations,
         rules: tuple[Rule, ...],
     ) -> None:
@@ -306,7 +306,7 @@ class StreamReaders:
 
     def __init__(
         self,
-        evaluations: EvaluationRegistry,
+        evaluations: Equals[PeriodicEvaluation],
         planner: EvaluationPlanner,
         window_rows: int,
     ) -> None:
@@ -320,8 +320,7 @@ class StreamReaders:
         self._timed: Multimap[Term, PeriodicQuery] = Multimap()
         self._counting: Multimap[Term, Trigger] = Multimap()
         self.following: Multimap[Term, Trigger] = Multimap()
-        self._fresh: dict[Hashable, tuple[Trigger, int]] = {}
-        self._whole: dict[Hashable, Trigger] = {}
+        self._triggers: Equals[Trigger] = Equals()
         self._most_windows = 1
         self._answered: int | None = None
 
@@ -329,14 +328,16 @@ class StreamReaders:
         """Add a query; it sees later elements."""
         evaluation = registered.evaluation
         self._in_graphs.update(evaluation.in_graphs)
-        self._evaluations.add(evaluation, self.arrivals)
+        evaluation.owners += 1
+        self._evaluations.add(evaluation.key, evaluation, self.arrivals)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
         if registered.trigger.counts:
-            trigger, since = self._fresh.get(registered.trigger.key, (registered.trigger, -1))
-            if trigger.queries and since == self.arrivals:
-                registered.decide_by(trigger)
+            own = registered.trigger
+            trigger = self._triggers.fresh(own.key, self.arrivals)
+            if trigger is None:
+                self._triggers.add(own.key, own, self.arrivals)
             else:
-                self._fresh[registered.trigger.key] = registered.trigger, self.arrivals
+                registered.decide_by(trigger)
             self._counting.add(registered.reads, registered.trigger)
         else:
             self._timed.add(registered.reads, registered)
@@ -359,15 +360,14 @@ class StreamReaders:
             return
         self._counting.discard(registered.reads, trigger)
         self.following.discard(registered.reads, trigger)
-        if self._fresh.get(trigger.key, (None, 0))[0] is trigger:
-            del self._fresh[trigger.key]
-        if self._whole.get(trigger.key) is trigger:
-            del self._whole[trigger.key]
+        self._triggers.remove(trigger.key, trigger)
 
     def _leave(self, registered: PeriodicQuery) -> None:
         evaluation = registered.evaluation
         evaluation.leave(registered.question)
-        if self._evaluations.remove(evaluation):
+        evaluation.owners -= 1
+        if not evaluation.owners:
+            self._evaluations.remove(evaluation.key, evaluation)
             evaluation.close()
             self.windows.detach(registered)
 
@@ -392,16 +392,20 @@ class StreamReaders:
 
     def join(self, registered: PeriodicQuery) -> None:
         """Let a query share an equal evaluation, where it sees the same."""
-        equal = self._evaluations.equal(registered.evaluation)
-        if equal is not None:
+        own = registered.evaluation
+        if own.joined or not own.whole:
+            return
+        equal = self._evaluations.whole(own.key, own)
+        own.joined = equal is own
+        if not own.joined:
             question = registered.question
             self._leave(registered)
             registered.share(equal, self._planner.shared(equal, registered.query, question))
-            self._evaluations.add(equal)
+            equal.owners += 1
 
     def reported(self, trigger: Trigger) -> None:
         """Note that a trigger of counting queries has decided; it may go on as an equal one."""
-        equal = self._whole.setdefault(trigger.key, trigger)
+        equal = self._triggers.whole(trigger.key, trigger)
         if equal is not trigger and trigger.equals(equal):
             for registered in tuple(trigger.queries):
                 self._untrigger(registered)
@@ -529,7 +533,7 @@ class InstantQueries:
         self._dictionary, self._static = shared.dictionary, shared.static
         self._arriving, self._forgetting = shared.arriving, shared.forgetting
         self._clocks, self._skip_idle = shared.clocks, shared.settings.skip_idle
-        self._evaluations = EvaluationRegistry()
+        self._evaluations: Equals[PeriodicEvaluation] = Equals()
         has = partial(has_static, self._static)
         self.declarations = Declarations(self._dictionary, has)
         self._shared_rows = SharedRows()

@@ -83,18 +83,18 @@ def lifted_variable(number: int) -> Variable:
     return Variable(f"?.c{number}")
 
 
-def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
-    """Return operator, value and constant of a condition that compares with one."""
+def lifted_comparison(condition: Expression, number: int) -> tuple[Call, Term] | None:
+    """Put a variable in place of the constant that a condition compares with; return both."""
     match condition:
-        case Call(operator, (left, Constant(term))) if operator in MIRRORED and not isinstance(
-            left, Constant
-        ):
-            return operator, left, term
-        case Call(operator, (Constant(term), left)) if operator in MIRRORED and not isinstance(
-            left, Constant
-        ):
-            return MIRRORED[operator], left, term
-    return None
+        case Call(operator, (left, Constant(term))) if operator in MIRRORED:
+            pass
+        case Call(turned, (Constant(term), left)) if turned in MIRRORED:
+            operator = MIRRORED[turned]
+        case _:
+            return None
+    if isinstance(left, Constant):
+        return None
+    return Call(operator, (left, VariableRef(lifted_variable(number)))), term
 
 
 def comparison(

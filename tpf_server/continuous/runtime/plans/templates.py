@@ -19,7 +19,6 @@ from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_va
 from tpf_client.sparql.algebra import (
     BGP,
     Aggregate,
-    Call,
     Distinct,
     Exists,
     Expression,
@@ -41,7 +40,7 @@ from tpf_client.sparql.algebra import (
 from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
 from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
-from tpf_server.continuous.runtime.plans.dispatch import comparison_in, lifted_variable
+from tpf_server.continuous.runtime.plans.dispatch import lifted_comparison, lifted_variable
 from tpf_server.continuous.runtime.semantics import Semantics
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery, WindowClause
@@ -255,15 +254,12 @@ def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int]
 def _compared(
     condition: Expression, constants: list[Term], numbers: Collection[int] | None
 ) -> Expression:
-    result = comparison_in(condition)
-    if result is None or _unsafe(result[1]):
+    number = len(constants)
+    result = lifted_comparison(condition, number)
+    if result is None or _unsafe(result[0]):
         return condition
-    operator, left, constant = result
-    constants.append(constant)
-    number = len(constants) - 1
-    if numbers is not None and number not in numbers:
-        return condition
-    return Call(operator, (left, VariableRef(lifted_variable(number))))
+    constants.append(result[1])
+    return result[0] if numbers is None or number in numbers else condition
 
 
 def differing(one: Template, other: Template) -> tuple[int, ...]:
