@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,6 @@ from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import (
     ContinuousError,
     ElementError,
-    EngineLimitError,
     FailedEvaluationError,
     StreamNameError,
     UnknownStreamError,
@@ -20,7 +19,6 @@ from tpf_server.continuous.runtime.errors import (
     as_continuous_errors,
     ended_by,
 )
-from tpf_server.continuous.runtime.forgetting import Forgetting
 from tpf_server.continuous.runtime.plans.fused_plan import FusedRows
 from tpf_server.continuous.runtime.plans.fused_stream import FusedStream
 from tpf_server.continuous.runtime.plans.plan import Plan
@@ -43,157 +41,8 @@ from tpf_server.continuous.runtime.windows.window_registry import WindowRegistry
 # There is one thread and no clock: time is what the elements say, and what `advance` says. All
 # windows move with it, except those over streams that are behind or ahead (see `StreamClock`).
 
-# How what an arrival derived gets to queries, and from these to streams.
-
-
-class _Emitter:
-    """Give emissions to queries, then the elements that these make to streams.
-
-    A callback may do anything with the engine: emissions that it causes wait for their turn.
-    """
-
-    def __init__(
-        self,
-        plans: PlanRegistry,
-        streams: Mapping[Term, ElementStream],
-        tick: Callable[[ElementStream, list[EncodedTriple], int], None],
-        check: Callable[[Term, list[EncodedTriple]], None],
-    ) -> None:
-        self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
-        self._plans = plans
-        self._streams = streams
-        self._tick = tick
-        self._check = check
-        self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
-        self.emitting = False
-
-    def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
-        """Give emissions from the plans that may emit (`due`) to their queries."""
-        outgoing = self.outgoing
-        emissions = self._plans.emissions(due)
-        nested = self.emitting
-        self.emitting = True
-        try:
-            for owners, solutions, removed in emissions:
-                try:
-                    rows, triples = owners[0].made(solutions)
-                except Exception as error:  # noqa: BLE001 - others go on
-                    for owner in owners:
-                        owner.stop(FailedEvaluationError(error))
-                    continue
-                emission = Emission(sequence, at, rows, removed)
-                if len(emissions) == 1 and not nested:
-                    # What most arrivals come to, without the steps in between.
-                    self._emit_to(owners, emission, triples)
-                else:
-                    outgoing.append((owners, emission, triples))
-            while (outgoing or self.fed) and not nested:
-                if outgoing:
-                    self._emit_to(*outgoing.popleft())
-                    continue
-                name, fed, at = self.fed.popleft()
-                if name in self._streams:
-                    # What comes of a stream that is behind another never comes too late.
-                    stream = self._streams[name]
-                    self._tick(stream, fed, max(at, stream.latest))
-        finally:
-            self.emitting = nested
-
-    def _emit_to(
-        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: EncodedTriples
-    ) -> None:
-        count = len(emission.rows)
-        for owner in owners:
-            if owner.state != "running":
-                continue
-            owner.emitted += count
-            try:
-                owner.take(emission)
-            except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
-                owner.fail(error)
-                continue
-            # It may have ended itself.
-            if triples and owner.stream is not None and owner.state == "running":
-                try:
-                    self._check(owner.stream, triples)
-                except ElementError as error:
-                    owner.stop(error)
-                    continue
-                self.fed.append((owner.stream, triples, emission.at))
-
-
-# What an engine does from time to time: routes, limits, and terms that nobody needs any more.
-
 _INTERVAL: Final = 64
 _ADAPTATION: Final = 1024
-
-
-class _Housekeeping:
-    """Check plans and terms every so many arrivals."""
-
-    def __init__(
-        self,
-        plans: Iterable[Plan],
-        streams: Mapping[Term, ElementStream],
-        forgetting: Forgetting,
-        window_rows: int,
-        stop: Callable[[Plan, EngineLimitError], None],
-        merge: Callable[[], None],
-    ) -> None:
-        self._plans = plans
-        self._streams = streams
-        self._forgetting = forgetting
-        self._window_rows = window_rows
-        self._stop = stop
-        self._merge = merge
-        self._next_adaptation = self._looked = 0
-        self._next_limit = 0
-
-    def run(self, arrivals: int) -> int:
-        """Do the pending work; return after how many arrivals to run again."""
-        self._merge()
-        triples = self._triples()
-        gone, self._looked = triples - self._looked, triples
-        for plan in self._plans:
-            plan.work.renew(gone * plan.work.most // 100)
-        if arrivals >= self._next_adaptation:
-            self._next_adaptation = arrivals + min(arrivals, _ADAPTATION)
-            for plan in self._plans:
-                plan.adapt()
-        if triples >= self._next_limit:
-            self._limit(triples)
-        self._forgetting.sweep_where_due()
-        # Often at first, when windows fill and routes settle; then rarely.
-        return min(_INTERVAL, arrivals + 1)
-
-    def _limit(self, triples: int) -> None:
-        """Stop those whose windows hold too much, and compute how soon others could."""
-        self._next_limit = triples + self._window_rows
-        for plan in tuple(self._plans):
-            held, soonest = self._room(plan)
-            self._next_limit = min(self._next_limit, triples + soonest)
-            if held > self._window_rows:
-                allowed = f"{self._window_rows} are allowed"
-                self._stop(
-                    plan,
-                    WindowLimitError(f"the windows of the query hold {held} entries; {allowed}"),
-                )
-
-    def _room(self, plan: Plan) -> tuple[int, int]:
-        """Return how much the windows of a plan hold, and how many triples at least fill them."""
-        windows = [window for window, _ in plan.leaves.subscriptions]
-        held = sum(window.held for window in windows)
-        if any(window.multiplies for window in windows):
-            return held, 0
-        return held, max(0, self._window_rows - held) // max(1, len(windows))
-
-    def added(self, plan: Plan) -> None:
-        self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
-
-    def _triples(self) -> int:
-        return sum(stream.triples for stream in self._streams.values())
-
-
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
@@ -226,15 +75,12 @@ class TickQueries:
         self._timed = self.windows.timed
         self.plans = PlanRegistry(self.windows, shared, watermark)
         self.ticking = self.plans.ticking.plans
-        self._emitter = _Emitter(self.plans, self._streams, deliver, check)
-        self._housekeeping = _Housekeeping(
-            self.plans.plans,
-            self._streams,
-            shared.forgetting,
-            shared.limits.window_rows,
-            self._stop,
-            self.plans.merge,
-        )
+        self._deliver, self._check = deliver, check
+        self._outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
+        self._fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
+        self._emitting = False
+        self._window_rows = shared.limits.window_rows
+        self._next_adaptation = self._next_limit = self._looked = 0
         self.until_housekeeping = 1
 
     def start(self, registered: RegisteredQuery, policy: Semantics) -> None:
@@ -248,7 +94,7 @@ class TickQueries:
             raise
         self.until_housekeeping = 1
         if registered.plan is not None:
-            self._housekeeping.added(registered.plan)
+            self._added(registered.plan)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         """Prepare a change of static graphs; call the result afterwards."""
@@ -291,7 +137,7 @@ class TickQueries:
                 stream_of_name.tell(self.clocks.told, self.clocks.front)
             with self.shared.dictionary.permanently():
                 for plan in self.plans.stream_came(term):
-                    self._housekeeping.added(plan)
+                    self._added(plan)
         return stream_of_name
 
     def stream_gone(self, name: Term) -> None:
@@ -302,19 +148,17 @@ class TickQueries:
     def _emit_changes(self) -> None:
         """Emit what neither an element nor time has changed."""
         front = self.clocks.front
-        self._emitter.emit(self.arrivals, 0 if front == NEVER else front)
+        self._emit(0 if front == NEVER else front)
 
     def settle(self) -> None:
         """Give the operators the rows that plans have as columns."""
         if self.plans.fusion.active is not None:
             self.plans.fusion.settle()
 
-    # ------------------------------------------------------------------------- housekeeping
-
     def holders(self) -> Iterable[object]:
         """Return plans, windows, and what comes into them."""
         fused = self.plans.fusion.holders()
-        return self.plans.plans, self.windows, self._emitter.outgoing, self._emitter.fed, fused
+        return self.plans.plans, self.windows, self._outgoing, self._fed, fused
 
     def static_holders(self) -> Iterable[object]:
         for plan in self.plans.plans:
@@ -340,7 +184,7 @@ class TickQueries:
 
     def began_beside(self) -> None:
         """Note a query that answers at instants: what is left of a batch must come as elements."""
-        if self._emitter.emitting:
+        if self._emitting:
             self.settle()
             for each in self._streams.values():
                 each.version += 1
@@ -522,32 +366,130 @@ class TickQueries:
                 plan.delivery.rouse()
         self.plans.flush(due)
         self.plans.phase.inserting = False
-        self._emitter.emit(self.arrivals, at, due)
-        if self.plans.exceeded:
-            self.stop_exceeded()
+        self._emit(at, due)
 
     def end_arrival(self, at: int) -> None:
         """Send and emit what the arrival at an instant derived."""
         plans = self.plans
-        for plan in plans.holding:
-            plan.flush()
+        for flush in plans.holding:
+            flush()
         plans.phase.inserting = False
         for delivery in plans.repeating:
             delivery.rouse()
-        if plans.awake:
-            self._emitter.emit(self.arrivals, at)
-        if plans.exceeded:
-            self.stop_exceeded()
+        if plans.awake or plans.exceeded:
+            self._emit(at)
         self.until_housekeeping -= 1
         if not self.until_housekeeping:
-            self.until_housekeeping = self._housekeeping.run(self.arrivals)
+            self._keep_house()
+
+    # How what an arrival derived gets to queries, and from these to streams. A callback may do
+    # anything with the engine: emissions that it causes wait for their turn.
+
+    def _emit(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
+        """Give emissions from the plans that may emit (`due`) to their queries."""
+        outgoing = self._outgoing
+        emissions = self.plans.emissions(due)
+        nested, self._emitting = self._emitting, True
+        try:
+            for owners, solutions, removed in emissions:
+                try:
+                    rows, triples = owners[0].made(solutions)
+                except Exception as error:  # noqa: BLE001 - others go on
+                    for owner in owners:
+                        owner.stop(FailedEvaluationError(error))
+                    continue
+                emission = Emission(self.arrivals, at, rows, removed)
+                if len(emissions) == 1 and not nested:
+                    # What most arrivals come to, without the steps in between.
+                    self._emit_to(owners, emission, triples)
+                else:
+                    outgoing.append((owners, emission, triples))
+            while (outgoing or self._fed) and not nested:
+                if outgoing:
+                    self._emit_to(*outgoing.popleft())
+                    continue
+                name, fed, at = self._fed.popleft()
+                if name in self._streams:
+                    # What comes of a stream that is behind another never comes too late.
+                    stream = self._streams[name]
+                    self._deliver(stream, fed, max(at, stream.latest))
+        finally:
+            self._emitting = nested
+        if self.plans.exceeded:
+            self.stop_exceeded()
+
+    def _emit_to(
+        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: EncodedTriples
+    ) -> None:
+        count = len(emission.rows)
+        for owner in owners:
+            if owner.state != "running":
+                continue
+            owner.emitted += count
+            try:
+                owner.take(emission)
+            except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+                owner.fail(error)
+                continue
+            # It may have ended itself.
+            if triples and owner.stream is not None and owner.state == "running":
+                try:
+                    self._check(owner.stream, triples)
+                except ElementError as error:
+                    owner.stop(error)
+                    continue
+                self._fed.append((owner.stream, triples, emission.at))
 
     def _admit(self) -> None:
-        for plan in self.plans.early:
-            plan.flush()
+        for flush in self.plans.early:
+            flush()
         self.plans.phase.inserting = True
         if self.ticking:
             self.windows.admit(self.clocks.front)
+
+    # ------------------------------------------------------------------------- housekeeping
+
+    def _keep_house(self) -> None:
+        """Check routes, limits and terms that nobody needs: often at first, then rarely."""
+        plans = self.plans
+        plans.merge()
+        triples = self._triples()
+        gone, self._looked = triples - self._looked, triples
+        for plan in plans.plans:
+            plan.work.renew(gone * plan.work.most // 100)
+        if self.arrivals >= self._next_adaptation:
+            self._next_adaptation = self.arrivals + min(self.arrivals, _ADAPTATION)
+            for plan in plans.plans:
+                plan.adapt()
+        if triples >= self._next_limit:
+            self._limit(triples)
+        self.shared.forgetting.sweep_where_due()
+        self.until_housekeeping = min(_INTERVAL, self.arrivals + 1)
+
+    def _limit(self, triples: int) -> None:
+        """Stop those whose windows hold too much, and compute how soon others could."""
+        allowed = self._window_rows
+        self._next_limit = triples + allowed
+        for plan in tuple(self.plans.plans):
+            held, soonest = self._room(plan)
+            self._next_limit = min(self._next_limit, triples + soonest)
+            if held > allowed:
+                error = f"the windows of the query hold {held} entries; {allowed} are allowed"
+                self._stop(plan, WindowLimitError(error))
+
+    def _room(self, plan: Plan) -> tuple[int, int]:
+        """Return how much the windows of a plan hold, and how many triples at least fill them."""
+        windows = [window for window, _ in plan.leaves.subscriptions]
+        held = sum(window.held for window in windows)
+        if any(window.multiplies for window in windows):
+            return held, 0
+        return held, max(0, self._window_rows - held) // max(1, len(windows))
+
+    def _added(self, plan: Plan) -> None:
+        self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
+
+    def _triples(self) -> int:
+        return sum(stream.triples for stream in self._streams.values())
 
     # ------------------------------------------------------------------------------ batches
 
@@ -558,7 +500,7 @@ class TickQueries:
         if fused is None or fused.windows != takers or len(self.windows) > len(takers):
             return None
         slides = any(each.slides for each in self.ticking)
-        others = slides or stream.counting or self._emitter.emitting
+        others = slides or stream.counting or self._emitting
         return None if others else fused
 
     def fuse(self, fused: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
@@ -591,7 +533,7 @@ class TickQueries:
         # At the end of a batch: to look for terms is to settle.
         self.until_housekeeping -= done
         if self.until_housekeeping <= 0:
-            self.until_housekeeping = self._housekeeping.run(self.arrivals)
+            self._keep_house()
         if not fused.active:
             self.plans.fusion.active = None
         return done
@@ -605,10 +547,8 @@ class TickQueries:
 
     def _emit_at(self, at: int) -> None:
         self.clocks.front = at
-        if self.plans.awake:
-            self._emitter.emit(self.arrivals, at)
-        if self.plans.exceeded:
-            self.stop_exceeded()
+        if self.plans.awake or self.plans.exceeded:
+            self._emit(at)
 
 
 def _may_emit(plan: Plan, *, slides: Callable[[Plan], bool]) -> bool:

@@ -21,6 +21,7 @@ from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.plans.dispatch import STAMP
 from tpf_server.continuous.runtime.semantics import Semantics
+from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import Dataset
 from tpf_server.continuous.runtime.static.static_rows import (
     INSTANCE,
@@ -162,16 +163,13 @@ class PlanContext:
     """The parts that the plans of an engine share.
 
     Args:
-        join_rows: how many rows the joins of a plan may make at once.
         exceeded: is called with a plan whose joins made more.
     """
 
+    shared: Shared
     windows: WindowRegistry
     shared_rows: SharedRows
-    dictionary: TermDictionary
     environment: Environment
-    routing: Routing
-    join_rows: int
     exceeded: Callable[[Any], None]
 
 
@@ -221,7 +219,7 @@ class ContinuousLeaves:
     ) -> None:
         query, lifted = planned.query, planned.lifted - {SLICE}
         self._work = work
-        self._routing: Routing = context.routing
+        self._routing: Routing = context.shared.settings.routing
         self.joins: list[MultiwayJoin] = []
         self.static: list[tuple[StaticRows, StaticInput]] = []
         self.subscriptions: list[tuple[WindowInput, JoinInput | StreamBranch]] = []
@@ -232,7 +230,7 @@ class ContinuousLeaves:
         self._dataset = planned.dataset
         self._shared_rows = context.shared_rows
         self._environment = context.environment
-        self.dictionary = context.dictionary
+        self.dictionary = context.shared.dictionary
         self._distinct = not planned.semantics.nets
         self.lifted = lifted
         # Where they are told apart only above, by what they compare with, so are stamps.

@@ -345,14 +345,16 @@ class Plan:
         self.opens = planned.opens
         self.lifted = lifted
         self.instances: dict[int, Instance] = {}
-        self.flow = Dataflow(context.dictionary)
+        self.flow = Dataflow(context.shared.dictionary)
         # What only reckons with a few numbers takes no time that counts.
         joins = (algebra.Join, algebra.LeftJoin, algebra.Path, algebra.Minus, algebra.Exists)
         parts = list(everything(query.query))
         calls = [each.name for each in parts if isinstance(each, algebra.Call)]
         guards = any(isinstance(each, joins) for each in parts) or len(calls) >= CALLS
         guards = guards or not _NUMBERS.issuperset(calls)
-        self.work = Work(context.join_rows, partial(context.exceeded, self), guards=guards)
+        self.work = Work(
+            context.shared.limits.join_rows, partial(context.exceeded, self), guards=guards
+        )
         environment = replace(context.environment, spend=self.work.read_text)
         context = replace(context, environment=environment)
         self.leaves = ContinuousLeaves(planned, context, self.flow.add, self.work)

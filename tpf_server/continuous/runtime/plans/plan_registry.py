@@ -1,7 +1,7 @@
 """The plans of an engine: shared by queries, with the rows that each of these owns."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_blank_node, is_literal
 from tpf_client.dataflow.changes import Schema, Solution
@@ -93,26 +93,19 @@ class Describer:
 _FEW: Final = 8
 
 
-class Flushable(Protocol):
-    """The plans that hold something back."""
-
-    def flush(self) -> None:
-        """Send it."""
-
-
 class HoldingPlans:
     """Plans that hold something back until the end of a tick.
 
     Few are asked each time; of many, those whose windows changed.
 
     Attributes:
-        holding: flushed at the end of a tick.
-        early: flushed before rows come in, too.
+        holding: flushes plans at the end of a tick.
+        early: flushes plans before rows come in, too.
     """
 
     def __init__(self, touched: list[WindowInput]) -> None:
-        self.holding: list[Flushable] = []
-        self.early: list[Flushable] = []
+        self.holding: list[Callable[[], None]] = []
+        self.early: list[Callable[[], None]] = []
         self._touched = touched
         self._plans: dict[Plan, None] = {}
         self._many = False
@@ -128,9 +121,9 @@ class HoldingPlans:
         for each in [plan] if self._many else self._plans:
             each.wait_for_rows()
         self._many = True
-        self.holding[:] = [self]
+        self.holding[:] = [self.flush]
         if self.early or plan.flushes_early:
-            self.early[:] = [_Early(self)]
+            self.early[:] = [self._flush_early]
 
     def grown(self, plan: Plan) -> None:
         if self._many and plan in self._plans:
@@ -142,8 +135,8 @@ class HoldingPlans:
             self._arrange()
 
     def _arrange(self) -> None:
-        self.holding[:] = self._plans
-        self.early[:] = [each for each in self._plans if each.flushes_early]
+        self.holding[:] = [each.flush for each in self._plans]
+        self.early[:] = [each.flush for each in self._plans if each.flushes_early]
 
     def touched(self) -> Sequence[Plan]:
         touched = self._touched
@@ -159,6 +152,12 @@ class HoldingPlans:
             window.calm = True
         self._touched.clear()
 
+    def _flush_early(self) -> None:
+        """Flush the plans of windows that lost rows."""
+        for plan in self.touched():
+            if plan.flushes_early:
+                plan.flush()
+
     def flush_due(self, due: Callable[[Plan], bool]) -> None:
         """Flush the due plans; the others wait."""
         for plan in self.touched() if self._many else self._plans:
@@ -172,18 +171,6 @@ class HoldingPlans:
                 else:
                     waiting.append(window)
             self._touched[:] = waiting
-
-
-class _Early:
-    """Flush the plans of windows that lost rows before other rows come in."""
-
-    def __init__(self, plans: HoldingPlans) -> None:
-        self._plans = plans
-
-    def flush(self) -> None:
-        for plan in self._plans.touched():
-            if plan.flushes_early:
-                plan.flush()
 
 
 # Plans of queries that differ in constants: whom one takes, and whose solutions it has.
@@ -324,13 +311,7 @@ class PlanRegistry:
         self._dictionary = shared.dictionary
         self._share = settings.share
         self._context = PlanContext(
-            windows,
-            self._shared_rows,
-            shared.dictionary,
-            shared.environment,
-            settings.routing,
-            shared.limits.join_rows,
-            self.exceeded.append,
+            shared, windows, self._shared_rows, shared.environment, self.exceeded.append
         )
         # Numbers tell instances apart, too; they never meet a term.
         self._watermark = watermark
@@ -565,8 +546,8 @@ class PlanRegistry:
         if due is not None:
             self._holders.flush_due(due)
             return
-        for each in self.holding:
-            each.flush()
+        for flush in self.holding:
+            flush()
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         """Prepare a change of static graphs; call the result afterwards."""
