@@ -1,50 +1,14 @@
 """Decide which queries are evaluated next, and which ones wait for an element."""
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
 from tpf_server.continuous.runtime.due_instants import DueInstants
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
-
-KeyT = TypeVar("KeyT", bound=Hashable)
-ItemT = TypeVar("ItemT", bound=Hashable)
-
-
-class Multimap(Generic[KeyT, ItemT]):
-    """Items by keys, in order; a key without items is gone."""
-
-    def __init__(self) -> None:
-        self._items: dict[KeyT, dict[ItemT, None]] = {}
-
-    def add(self, keys: Iterable[KeyT], item: ItemT) -> None:
-        """Put an item under each of these keys."""
-        for key in keys:
-            self._items.setdefault(key, {})[item] = None
-
-    def discard(self, keys: Iterable[KeyT], item: ItemT) -> None:
-        """Take an item from each of these keys, where it is."""
-        for key in keys:
-            items = self._items.get(key, {})
-            items.pop(item, None)
-            if not items:
-                self._items.pop(key, None)
-
-    def of(self, key: KeyT) -> Collection[ItemT]:
-        """A live view of the items of a key."""
-        return self._items.get(key, {}).keys()
-
-    def __contains__(self, key: KeyT) -> bool:
-        return key in self._items
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
-    def clear(self) -> None:
-        self._items.clear()
-
+from tpf_server.continuous.runtime.windows.matchers import Multimap
 
 # Which queries make the streams that others read, and so in which order they are evaluated.
 
@@ -68,20 +32,19 @@ class Feeding:
         makers = self.makers
         ranks: dict[PeriodicQuery, int] = {}
 
-        def rank(query: PeriodicQuery, above: tuple[str, ...]) -> int:
-            if query.name in above:
-                raise UnsupportedContinuousQueryError(
-                    f"{query.name} would feed itself through its streams"
-                )
+        def rank(query: PeriodicQuery) -> int:
             if query not in ranks:
-                origins = {stream for each in query.reads for stream in self._origins(each)}
-                path = (*above, query.name)
-                below = [rank(e, path) for stream in origins for e in makers.of(stream)]
+                seen = self.streams_from(query.reads).seen
+                if query.stream in seen:
+                    raise UnsupportedContinuousQueryError(
+                        f"{query.name} would feed itself through its streams"
+                    )
+                below = [rank(each) for stream in seen for each in makers.of(stream)]
                 ranks[query] = 1 + max(below, default=0)
             return ranks[query]
 
         for query in queries:
-            rank(query, ())
+            rank(query)
             for stream in query.reads:
                 for maker in makers.of(stream):
                     if maker.query.query.form in ("SELECT", "ASK"):
@@ -107,17 +70,6 @@ class Feeding:
             for each in made_from:
                 asked += each
         return Streams(frozenset(seen), frozenset(awaited))
-
-    def _origins(self, stream: Term) -> set[Term]:
-        """A stream, and those that it is made from elsewhere."""
-        result: set[Term] = set()
-        asked = [stream]
-        while asked:
-            each = asked.pop()
-            if each not in result:
-                result.add(each)
-                asked += (s for made, reads in self.links.values() if made == each for s in reads)
-        return result
 
 
 def _made(registered: PeriodicQuery) -> tuple[Term, ...]:

@@ -1,19 +1,14 @@
 """Triple patterns that make a star, over a window of a stream."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from tpf_client.dataflow.changes import Sink, Solution, TermId
-from tpf_server.continuous.runtime.clock import StreamClock
 from tpf_server.continuous.runtime.windows.matchers import (
     EncodedTriple,
-    PatternKey,
-    StampedStarMatcher,
     StarMatcher,
-    Watermark,
 )
-from tpf_server.continuous.runtime.windows.specification import Window
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 # What a window holds of a star: rows, and how they come and go with the elements.
@@ -121,18 +116,9 @@ class StarWindow(WindowInput):
 
     matcher: StarMatcher
 
-    def __init__(
-        self,
-        window: Window,
-        key: PatternKey,
-        time: StreamClock,
-        number: int,
-        touch: Callable[[WindowInput], None],
-        watermark: Watermark | None = None,
-    ) -> None:
-        matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
-        super().__init__(window, matcher, matcher.width, time, number, touch, watermark)
-        self._star = StarContent(matcher, self._changed)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._star = StarContent(self.matcher, self._changed)
         self.arrive_star = self._arrive_star
         self.expire = self._hide
 

@@ -42,7 +42,6 @@ class WindowInput:
     """Rows of triple patterns in a window.
 
     Args:
-        width: the number of columns of a row.
         number: the position among all inputs of an engine that take an element. An input stores a
             row before it notifies its consumers: of new rows that join, only the last meets all.
         touch: called when rows come or go, for those who `hold`.
@@ -71,7 +70,6 @@ class WindowInput:
         self,
         window: Window,
         matcher: TripleMatcher | StarMatcher,
-        width: int,
         time: StreamClock,
         number: int,
         touch: Callable[["WindowInput"], None],
@@ -79,7 +77,7 @@ class WindowInput:
     ) -> None:
         self.window = window
         self.matcher = matcher
-        self._row_width = width
+        self._row_width = matcher.width + (watermark is not None)
         self.time = time
         self.number = number
         self.watermark = watermark
@@ -151,10 +149,6 @@ class WindowInput:
         self.netted -= nets and not self.slides
         if consumer in self._leavers:
             self._leavers.remove(consumer)
-
-    def keep_rows(self) -> None:
-        """Keep all rows from now on, also without a log or a reader."""
-        assert self.bag is not None
 
     @property
     def bag(self) -> RowBag:

@@ -13,10 +13,12 @@ from tpf_server.continuous.runtime.windows.continuous_query import WindowClause
 from tpf_server.continuous.runtime.windows.matchers import (
     EncodedTriple,
     PatternKey,
+    StampedStarMatcher,
+    StarMatcher,
     TripleMatcher,
     Watermark,
 )
-from tpf_server.continuous.runtime.windows.specification import All, Range, Window
+from tpf_server.continuous.runtime.windows.specification import All, Range
 from tpf_server.continuous.runtime.windows.star_window import StarWindow
 from tpf_server.continuous.runtime.windows.streams import ElementStream
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
@@ -161,18 +163,8 @@ class TripleWindow(WindowInput):
 
     matcher: TripleMatcher
 
-    def __init__(
-        self,
-        window: Window,
-        key: PatternKey,
-        time: StreamClock,
-        number: int,
-        touch: Callable[[WindowInput], None],
-        watermark: Watermark | None = None,
-    ) -> None:
-        matcher = TripleMatcher(key)
-        width = matcher.width + (watermark is not None)
-        super().__init__(window, matcher, width, time, number, touch, watermark)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._prepare()
 
     def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
@@ -318,13 +310,18 @@ class WindowRegistry:
         self, clause: WindowClause, key: PatternKey, share_key: _Key, watermark: Watermark | None
     ) -> WindowInput:
         stream = self._stream(clause.stream)
-        make = TripleWindow if len(key.patterns) == 1 else StarWindow
+        make: type[WindowInput] = StarWindow
+        matcher: TripleMatcher | StarMatcher
+        if len(key.patterns) == 1:
+            make, matcher = TripleWindow, TripleMatcher(key)
+        else:
+            matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
         window = make(
-            clause.window, key, stream, next(self._numbers), self.touched.append, watermark
+            clause.window, matcher, stream, next(self._numbers), self.touched.append, watermark
         )
         if watermark is not None and not window.keeps_log:
             # Later queries may want its rows.
-            window.keep_rows()
+            assert window.bag is not None
         self._shared.setdefault(share_key, []).append(window)
         self._streams[window] = stream, share_key
         stream.listen(window)
