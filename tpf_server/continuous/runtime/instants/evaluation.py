@@ -356,7 +356,6 @@ class PeriodicEvaluation:
     ) -> None:
         self.key = key
         self.plans = 0
-        self.owners = 0
         self.joined = False
         self.questions: dict[Hashable, Question] = {}
         self._parts: QuestionParts | None = None
@@ -448,13 +447,22 @@ class PeriodicEvaluation:
     def widened(self) -> bool:
         return self._parts is not None
 
-    def leave(self, question: Question) -> None:
+    def leave(self, question: Question) -> bool:
+        """Take a query's question back; true where it was the last one, and this has ended."""
         question.owners -= 1
         if question.owners <= 0:
             self.questions.pop(question.key, None)
             self._work.share(len(self.questions))
             if self._parts is not None:
                 self._parts.drop(question)
+        if not self.questions:
+            self._leaves.close()
+        return not self.questions
+
+    @property
+    def owners(self) -> int:
+        """Count the queries."""
+        return sum(each.owners for each in self.questions.values())
 
     def plan_at(self, instant: int) -> None:
         """Plan with an instant as NOW(), unless it is that already."""
@@ -480,9 +488,6 @@ class PeriodicEvaluation:
 
     def refreshed(self) -> None:
         self._stale = True
-
-    def close(self) -> None:
-        self._leaves.close()
 
     def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
         """Answer a question, or the only one, at an instant, never an earlier one."""

@@ -54,12 +54,12 @@ from tpf_server.continuous.runtime.instants.periodic_query import (
     PeriodicQuery,
 )
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule, optimised
-from tpf_server.continuous.runtime.instants.timetable import Multimap, Timetable
+from tpf_server.continuous.runtime.instants.timetable import Timetable
 from tpf_server.continuous.runtime.semantics import says_now
 from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import SharedRows, tell
-from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
+from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple, Multimap
 
 # The windows of an engine: shared by queries, found by streams and predicates.
 
@@ -328,7 +328,6 @@ class StreamReaders:
         """Add a query; it sees later elements."""
         evaluation = registered.evaluation
         self._in_graphs.update(evaluation.in_graphs)
-        evaluation.owners += 1
         self._evaluations.add(evaluation.key, evaluation, self.arrivals)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
         if registered.trigger.counts:
@@ -364,11 +363,8 @@ class StreamReaders:
 
     def _leave(self, registered: PeriodicQuery) -> None:
         evaluation = registered.evaluation
-        evaluation.leave(registered.question)
-        evaluation.owners -= 1
-        if not evaluation.owners:
+        if evaluation.leave(registered.question):
             self._evaluations.remove(evaluation.key, evaluation)
-            evaluation.close()
             self.windows.detach(registered)
 
     def read(self, stream: Term) -> bool:
@@ -401,7 +397,6 @@ class StreamReaders:
             question = registered.question
             self._leave(registered)
             registered.share(equal, self._planner.shared(equal, registered.query, question))
-            equal.owners += 1
 
     def reported(self, trigger: Trigger) -> None:
         """Note that a trigger of counting queries has decided; it may go on as an equal one."""
@@ -785,7 +780,7 @@ class InstantQueries:
         try:
             self.timetable.add(registered)
         except UnsupportedContinuousQueryError:
-            _leave(evaluation, question)
+            evaluation.leave(question)
             raise
         self.readers.add(registered)
         if self._settings.pace is not None:
@@ -803,11 +798,4 @@ class InstantQueries:
             answers = evaluation.answers(at, question)
             return query.answer("", at, query.query, answers.output.variables, answers.rows())
         finally:
-            _leave(evaluation, question)
-
-
-def _leave(evaluation: PeriodicEvaluation, question: Question) -> None:
-    """Give up an evaluation, which ends where no other query has it."""
-    evaluation.leave(question)
-    if not evaluation.owners:
-        evaluation.close()
+            evaluation.leave(question)
