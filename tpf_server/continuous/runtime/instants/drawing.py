@@ -8,18 +8,6 @@ from typing import TypeAlias
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import (
-    BGP,
-    Aggregate,
-    Aggregated,
-    Call,
-    Constant,
-    Exists,
-    Expression,
-    Pattern,
-    VariableRef,
-    children,
-)
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 
 _INFIX = ("=", "!=", "<", ">", "<=", ">=", "&&", "||", "+", "-", "*", "/")
@@ -40,17 +28,17 @@ def _drawn(label: str, inputs: Iterable[_Lines]) -> _Lines:
     return (label, *(f"  {line}" for each in inputs for line in each))
 
 
-def _operator(graph: OperatorGraph, pattern: Pattern) -> _Lines:
-    if isinstance(pattern, BGP):
+def _operator(graph: OperatorGraph, pattern: algebra.Pattern) -> _Lines:
+    if isinstance(pattern, algebra.BGP):
         return _graph_pattern(graph, pattern)
     if isinstance(pattern, algebra.Path):
         quad = QuadPattern(pattern.subject, Variable("?.path"), pattern.object, pattern.graph)
         label = f"path {pattern.subject} {pattern.path} {pattern.object}"
         return _drawn(label, _sources(graph, quad, "mixed"))
-    return _drawn(_label(pattern), [_operator(graph, each) for each in children(pattern)])
+    return _drawn(_label(pattern), [_operator(graph, each) for each in algebra.children(pattern)])
 
 
-def _graph_pattern(graph: OperatorGraph, bgp: BGP) -> _Lines:
+def _graph_pattern(graph: OperatorGraph, bgp: algebra.BGP) -> _Lines:
     parts = {quad: graph.part_of(quad) for quad in bgp.patterns}
     sources = (each for quad, part in parts.items() for each in _sources(graph, quad, part))
     patterns = " . ".join(_quad(graph, quad) for quad in bgp.patterns)
@@ -80,9 +68,9 @@ def _sources(graph: OperatorGraph, quad: QuadPattern, part: str) -> Iterator[_Li
             yield f"window {clause.window}", f"  stream {clause.stream}"
 
 
-def _label(pattern: Pattern) -> str:
+def _label(pattern: algebra.Pattern) -> str:
     match pattern:
-        case Aggregated(_, variable, expression, keys):
+        case algebra.Aggregated(_, variable, expression, keys):
             return f"aggregation {variable} = {expression_text(expression)} by {' '.join(keys)}"
         case algebra.Filter(_, condition):
             return f"filter {expression_text(condition)}"
@@ -106,19 +94,19 @@ def _label(pattern: Pattern) -> str:
             return type(pattern).__name__.lower()
 
 
-def expression_text(expression: Expression) -> str:
+def expression_text(expression: algebra.Expression) -> str:
     """Write an expression about as a query does."""
     match expression:
-        case Constant(term):
+        case algebra.Constant(term):
             return str(term)
-        case VariableRef(variable):
+        case algebra.VariableRef(variable):
             return str(variable)
-        case Exists(_, negated):
+        case algebra.Exists(_, negated):
             return "NOT EXISTS {…}" if negated else "EXISTS {…}"
-        case Aggregate(name, argument, distinct):
+        case algebra.Aggregate(name, argument, distinct):
             inner = "*" if argument is None else expression_text(argument)
             return f"{name}({'DISTINCT ' if distinct else ''}{inner})"
-        case Call(name, (left, right)) if name in _INFIX:
+        case algebra.Call(name, (left, right)) if name in _INFIX:
             return f"({expression_text(left)} {name} {expression_text(right)})"
-        case Call(name, arguments):
+        case algebra.Call(name, arguments):
             return f"{name}({', '.join(map(expression_text, arguments))})"

@@ -96,6 +96,7 @@ _SLICE: Final = -2
 def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     """Return the template of a query; without constants, if it shares with equals only."""
     pattern = query.query.pattern
+    asks = query.query.form == "ASK"
     sliced: Slice | None = None
     part: tuple[int, int | None] | None = None
     # Who is told what has been there before could not be told that some of it has gone since.
@@ -103,46 +104,44 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         part = pattern.offset, pattern.limit
         sliced = replace(pattern, offset=0, limit=None)
         pattern = pattern.input
-    bgp = _only_bgp(pattern)
     constants: list[Term] = []
-    if bgp is None or query.query.form == "ASK" or query.varies:
-        # What there is without any element could not be given to who comes later.
-        if query.query.form != "ASK" and sliced is None and query.waits_for_elements(pattern):
-            pattern = _comparing(pattern, constants, None)
-        # Windows of every stream do without stamps.
-        stamped = _shows_stamps(pattern) and not query.varies and query.query.form != "ASK"
-        ordered = _ordered(pattern)
-        if not policy.nets:
-            # A group of rows of several elements is cut where others have seen its row already.
-            stamped = stamped and not any(
-                sum(query.window_of(each.graph) is not None for each in bgp.patterns) > 1
-                for group in walk(pattern)
-                if isinstance(group, Group)
-                for bgp in walk(group)
-                if isinstance(bgp, BGP)
-            )
-        if sliced is not None:
-            pattern = replace(sliced, input=pattern)
-        key = replace(query.query, pattern=pattern), query.windows
-        return Template(key, tuple(constants), 0, True, part, None, stamped, ordered)
-    pattern = _with_bgp(pattern, _lifted(bgp, constants, None))
+    bgp = None if asks or query.varies else _only_bgp(pattern)
+    if bgp is not None:
+        pattern = _with_bgp(pattern, _lifted(bgp, constants, None))
     matched = len(constants)
-    groups = any(isinstance(each, Group) for each in walk(pattern))
-    # An order of groups goes where they are told apart: they are not above a HAVING.
-    if any(query.window_of(each.graph) is not None for each in bgp.patterns) and not (
-        groups and sliced
-    ):
+    groups = bgp is None or any(isinstance(each, Group) for each in walk(pattern))
+    # What there is without any element could not be given to who comes later. An order of groups
+    # goes where they are told apart: they are not above a HAVING.
+    if not asks and not (groups and sliced) and query.waits_for_elements(pattern):
         pattern = _comparing(pattern, constants, None)
-    stamped, ordered = _shows_stamps(pattern) or _stamped(pattern), _ordered(pattern)
+    stamped, ordered = _shows_stamps(pattern), _ordered(pattern)
+    if bgp is not None:
+        stamped = stamped or _stamped(pattern)
+    elif asks or query.varies or (not policy.nets and _groups_elements(query, pattern)):
+        # Windows of every stream do without stamps.
+        stamped = False
     if sliced is not None:
         pattern = replace(sliced, input=pattern)
-    common = replace(query.query, pattern=pattern)
     width = None
-    if sliced is None and not policy.nets:
+    if bgp is not None and sliced is None and not policy.nets:
         width = _passing_width(query, bgp)
     windows = query.windows if width is None else _at_once(query.windows)
-    key = common, windows
+    key = replace(query.query, pattern=pattern), windows
     return Template(key, tuple(constants), matched, groups, part, width, stamped, ordered)
+
+
+def _groups_elements(query: ContinuousQuery, pattern: Pattern) -> bool:
+    """True for groups of rows of several elements.
+
+    Such a group is cut where others have seen its row already.
+    """
+    return any(
+        sum(query.window_of(each.graph) is not None for each in bgp.patterns) > 1
+        for group in walk(pattern)
+        if isinstance(group, Group)
+        for bgp in walk(group)
+        if isinstance(bgp, BGP)
+    )
 
 
 def _ordered(pattern: Pattern) -> bool:
