@@ -384,7 +384,8 @@ class Engine:
 
     def apart(self) -> Iterable[object]:
         """Objects where the search for terms stops."""
-        return self, self._shared, self.static, self._shared.environment, self.ticks
+        parts = self._shared, self.static, self._shared.environment, self.ticks, self.instants
+        return self, *parts, self.queries
 
     def _check_open(self) -> None:
         if self._closed:

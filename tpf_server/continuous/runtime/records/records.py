@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from tpf_client.dataflow.changes import TermId
-from tpf_client.dataflow.codegen import compiled
 from tpf_client.sparql.expressions.inlined import MOST_SERIAL
 from tpf_server.continuous.runtime.elements.elements import (
     EARLIEST,
@@ -76,7 +75,6 @@ class RecordFeed:
         self._prefix = subjects
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._batch: list[list[TermId]] = []
-        self._deliverer: tuple[int, Callable[..., int]] | None = None
 
     def push(
         self, subject: str | int, values: Sequence[RecordValue], timestamp: int | datetime
@@ -212,45 +210,23 @@ class RecordFeed:
                 triples = zip(repeat(subject), self._predicates, objects)
                 self._arrive(stream, list(triples), at)
             return len(times)
-        if self._deliverer is None or self._deliverer[0] != stream.version:
-            takers = [taker for taker, _ in shape]
-            self._deliverer = stream.version, self._deliverer_to(takers)
-        version, deliver = self._deliverer
+        ticks, version, width = self._ticks, stream.version, len(self._predicates)
+        takers = [taker for taker, _ in shape]
         rows = [zip(*[columns[index] for index in indexes], strict=True) for _, indexes in shape]
-        return deliver(columns[-1], times, rows, version)
-
-    def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
-        names = {
-            "begin": self._ticks.begin_arrival,
-            "end": self._ticks.end_arrival,
-            "ticking": self._ticks.ticking,
-            "reach": self._ticks.reach,
-            "stream": self._stream,
-            "shared": self._ticks.shared,
-        }
-        # By way of what is shared: who looks for what holds terms does not look for it there.
-        ended = " or not shared.queries" if self._asked else ""
-        for number, taker in enumerate(takers):
-            names[f"arrive{number}"] = taker.arrive_star
-        numbers = range(len(takers))
-        lines = [
-            "def deliver(subjects, times, rows, version):",
-            "    done = 0",
-            f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
-            "in zip(subjects, times, *rows):",
-            "        if ticking:",
-            "            reach(stream, at)",
-            "            if stream.version != version:",
-            "                break",
-            "        done += 1",
-            f"        if begin(stream, at, {len(self._predicates)}):",
-            *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
-            "            end(at)",
-            f"            if stream.version != version{ended}:",
-            "                break",
-            "    return done",
-        ]
-        return compiled("\n".join(lines), "deliver", names)
+        done = 0
+        for subject, at, *own in zip(columns[-1], times, *rows, strict=True):
+            if ticks.ticking:
+                ticks.reach(stream, at)
+                if stream.version != version:
+                    break
+            done += 1
+            if ticks.begin_arrival(stream, at, width):
+                for taker, row in zip(takers, own, strict=True):
+                    taker.arrive_star(at, subject, row)
+                ticks.end_arrival(at)
+                if stream.version != version or not self._goes_on():
+                    break
+        return done
 
     def _check(self, columns: int) -> None:
         if columns != len(self._predicates):
