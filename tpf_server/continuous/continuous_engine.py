@@ -36,6 +36,7 @@ from tpf_server.continuous.runtime.errors import (
     UnknownStreamError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.continuous.runtime.forgetting import Forgetting
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.runtime.instants.instant_queries import (
     InstantQueries,
@@ -78,7 +79,6 @@ class Engine:
     Attributes:
         asks: the graphs that stand for SERVICE clauses are kept up to date.
         base: that relative IRIs are relative to.
-        reorders: elements wait for late ones.
         ticks: the queries that emit at arrivals.
         instants: the queries that answer at instants.
     """
@@ -96,6 +96,7 @@ class Engine:
         self.reorders = bool(settings.lateness)
         self.semantics = settings.semantics
         self._shared = shared = Shared(settings, limits, instants.patience)
+        shared.forgetting = Forgetting(shared.dictionary, self)
         self.static, self.dictionary = shared.static, shared.dictionary
         self.queries, self.streams, self.clocks = shared.queries, shared.streams, shared.clocks
         self.name, self.encode, self.encoded = shared.name, shared.encode, shared.encoded
@@ -107,7 +108,6 @@ class Engine:
         self._records: WeakSet[object] = WeakSet()
         self._names = itertools.count(1)
         self._closed = False
-        shared.forgetting.holder = self
         self.static.on_change(self.ticks.changing)
         self.static.on_change(self.instants.changing)
 
@@ -129,7 +129,6 @@ class Engine:
 
     @property
     def arrivals(self) -> int:
-        """Count of elements that came in time."""
         return self.ticks.arrivals
 
     @property
@@ -374,16 +373,13 @@ class Engine:
         return self._shared.forgetting.sweep()
 
     def holders(self) -> Iterable[object]:
-        """Return objects from which all that hold terms are reached."""
         coming = tuple(self.streams.values()), self._waiting, self._shared.arriving
         return *coming, *self.ticks.holders(), *self.instants.holders(), *self._records
 
     def static_holders(self) -> Iterable[object]:
-        """Return objects that hold terms of static data only."""
         return *self.ticks.static_holders(), *self.instants.static_holders()
 
     def apart(self) -> Iterable[object]:
-        """Objects where the search for terms stops."""
         parts = self._shared, self.static, self._shared.environment, self.ticks, self.instants
         return self, *parts, self.queries
 

@@ -34,10 +34,10 @@ class _Holder(Protocol):
 
 
 class Forgetting:
-    """Forget the terms of an engine, the `holder`."""
+    """Forget the terms of an engine."""
 
-    def __init__(self, dictionary: TermDictionary) -> None:
-        self.holder: _Holder
+    def __init__(self, dictionary: TermDictionary, holder: _Holder) -> None:
+        self._holder = holder
         self._dictionary = dictionary
         self._passing = self._lasting = _LEAST
         self._running = self._closed = 0
@@ -66,7 +66,7 @@ class Forgetting:
 
         No term may be on its way between holders. `everything` includes static data and queries.
         """
-        dictionary, holder = self._dictionary, self.holder
+        dictionary, holder = self._dictionary, self._holder
         apart = [dictionary, *dictionary.tables, *holder.apart()]
         if not everything:
             apart += holder.static_holders()

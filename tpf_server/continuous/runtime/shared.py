@@ -32,8 +32,9 @@ class Shared:
         arriving: encoded elements that are on their way into windows.
         clocks: of its streams.
         queries: of all languages, by name.
-        abandoned: no more elements are to come, because the engine is about to be closed.
     """
+
+    forgetting: Forgetting
 
     def __init__(self, settings: EngineSettings, limits: EngineLimits, patience: int) -> None:
         self.settings = settings
@@ -42,7 +43,6 @@ class Shared:
         self.dictionary = TermDictionary(permanent=False)
         self.environment = Environment(TypedTerms(self.dictionary), date_time_of(EPOCH))
         self.dictionary.on_forget(self.environment.forget)
-        self.forgetting = Forgetting(self.dictionary)
         self.arriving: list[Sequence[EncodedTriple]] = []
         self.streams: dict[Term, ElementStream] = {}
         self.clocks = StreamClocks(self.streams, Waits(patience=patience))

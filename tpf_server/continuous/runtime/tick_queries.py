@@ -55,7 +55,6 @@ class TickQueries:
         check: checks triples that one of these made for a stream.
 
     Attributes:
-        dropped: count of elements older than the newest of their stream, or than `advance`.
         ticking: plans that are checked between elements, too.
     """
 
@@ -97,7 +96,6 @@ class TickQueries:
             self._added(registered.plan)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
-        """Prepare a change of static graphs; call the result afterwards."""
         finishing = self.plans.changing(change)
 
         def finish() -> None:

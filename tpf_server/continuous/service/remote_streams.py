@@ -46,7 +46,7 @@ from tpf_server.continuous.runtime.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.runtime.instants.csparql_query import by_graph
-from tpf_server.continuous.runtime.windows.matchers import Multimap
+from tpf_server.continuous.runtime.instants.timetable import Multimap
 from tpf_server.continuous.service.hosting import NDJSON, HostedQuery
 from tpf_server.continuous.service.result_log import Receipt
 

@@ -54,12 +54,12 @@ from tpf_server.continuous.runtime.instants.periodic_query import (
     PeriodicQuery,
 )
 from tpf_server.continuous.runtime.instants.rules import RULES, Rule, optimised
-from tpf_server.continuous.runtime.instants.timetable import Timetable
+from tpf_server.continuous.runtime.instants.timetable import Multimap, Timetable
 from tpf_server.continuous.runtime.semantics import says_now
 from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import SharedRows, tell
-from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple, Multimap
+from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
 
 # The windows of an engine: shared by queries, found by streams and predicates.
 
@@ -547,7 +547,6 @@ class InstantQueries:
         self._graph_names = self._static.names
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
-        """Prepare a change of static graphs; call the result afterwards."""
         finishing = self._shared_rows.changing(change)
 
         def finish() -> None:

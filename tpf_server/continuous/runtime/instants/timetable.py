@@ -1,14 +1,50 @@
 """Decide which queries are evaluated next, and which ones wait for an element."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
 from tpf_server.continuous.runtime.due_instants import DueInstants
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
-from tpf_server.continuous.runtime.windows.matchers import Multimap
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+class Multimap(Generic[KeyT, ItemT]):
+    """Items by keys, in order; a key without items is gone."""
+
+    def __init__(self) -> None:
+        self._items: dict[KeyT, dict[ItemT, None]] = {}
+
+    def add(self, keys: Iterable[KeyT], item: ItemT) -> None:
+        """Put an item under each of these keys."""
+        for key in keys:
+            self._items.setdefault(key, {})[item] = None
+
+    def discard(self, keys: Iterable[KeyT], item: ItemT) -> None:
+        """Take an item from each of these keys, where it is."""
+        for key in keys:
+            items = self._items.get(key, {})
+            items.pop(item, None)
+            if not items:
+                self._items.pop(key, None)
+
+    def of(self, key: KeyT) -> Collection[ItemT]:
+        """A live view of the items of a key."""
+        return self._items.get(key, {}).keys()
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._items
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def clear(self) -> None:
+        self._items.clear()
+
 
 # Which queries make the streams that others read, and so in which order they are evaluated.
 

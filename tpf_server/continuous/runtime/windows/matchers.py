@@ -1,6 +1,6 @@
 """Match the triples of an element to rows of a pattern."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -189,43 +189,6 @@ def is_star(key: PatternKey) -> bool:
         and all(not variable for variable, _ in predicates)
         and len(set(predicates)) == len(predicates)
     )
-
-
-KeyT = TypeVar("KeyT", bound=Hashable)
-ValueT = TypeVar("ValueT", bound=Hashable)
-
-
-class Multimap(Generic[KeyT, ValueT]):
-    """Items by keys, in order; a key without items is gone."""
-
-    def __init__(self) -> None:
-        self._items: dict[KeyT, dict[ValueT, None]] = {}
-
-    def add(self, keys: Iterable[KeyT], item: ValueT) -> None:
-        """Put an item under each of these keys."""
-        for key in keys:
-            self._items.setdefault(key, {})[item] = None
-
-    def discard(self, keys: Iterable[KeyT], item: ValueT) -> None:
-        """Take an item from each of these keys, where it is."""
-        for key in keys:
-            items = self._items.get(key, {})
-            items.pop(item, None)
-            if not items:
-                self._items.pop(key, None)
-
-    def of(self, key: KeyT) -> Collection[ValueT]:
-        """A live view of the items of a key."""
-        return self._items.get(key, {}).keys()
-
-    def __contains__(self, key: KeyT) -> bool:
-        return key in self._items
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
-    def clear(self) -> None:
-        self._items.clear()
 
 
 # What goes with triple patterns, found by their constants.

@@ -9,12 +9,7 @@ from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.sparql.expressions.typed_terms import Remembered
 from tpf_server.continuous.runtime.clock import StreamClock
-from tpf_server.continuous.runtime.windows.matchers import (
-    ByConstants,
-    EncodedTriple,
-    Multimap,
-    StarMatcher,
-)
+from tpf_server.continuous.runtime.windows.matchers import ByConstants, EncodedTriple, StarMatcher
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
@@ -40,7 +35,7 @@ class ElementStream(StreamClock):
         # Here they are, for `deliver` to look without a call.
         self._of_masks = self._listeners.of_masks
         self._of_predicates = self._listeners.of_predicates
-        self._stars: Multimap[TermId, WindowInput] = Multimap()
+        self._stars: dict[TermId, list[WindowInput]] = {}
         self._shapes: Remembered[tuple[TermId, ...], _Shape | None] = Remembered()
         self.version = 0
 
@@ -50,7 +45,8 @@ class ElementStream(StreamClock):
         self._changed()
         matcher = entry.matcher
         if isinstance(matcher, StarMatcher):
-            self._stars.add(matcher.predicates, entry)
+            for predicate in matcher.predicates:
+                self._stars.setdefault(predicate, []).append(entry)
             return
         if entry.by_count:
             self.counting.append(entry)
@@ -61,7 +57,10 @@ class ElementStream(StreamClock):
         self._changed()
         matcher = entry.matcher
         if isinstance(matcher, StarMatcher):
-            self._stars.discard(matcher.predicates, entry)
+            for predicate in matcher.predicates:
+                self._stars[predicate].remove(entry)
+                if not self._stars[predicate]:
+                    del self._stars[predicate]
             return
         if entry.by_count:
             self.counting.remove(entry)
@@ -129,7 +128,7 @@ class ElementStream(StreamClock):
             return None
         result: dict[int, tuple[WindowInput, tuple[int, ...]]] = {}
         for predicate in predicates:
-            for entry in self._stars.of(predicate):
+            for entry in self._stars.get(predicate, ()):
                 assert isinstance(entry.matcher, StarMatcher)
                 positions = entry.matcher.places(predicates)
                 if positions is None:
@@ -148,7 +147,7 @@ class ElementStream(StreamClock):
         for position, group in enumerate(subjects.values()):
             interested: dict[int, WindowInput] = {}
             for _, predicate, _ in group:
-                for entry in self._stars.of(predicate):
+                for entry in self._stars.get(predicate, ()):
                     interested[entry.number] = entry
             for number, entry in interested.items():
                 calls.append((number, position, entry, group))
