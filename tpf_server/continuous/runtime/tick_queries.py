@@ -139,7 +139,6 @@ class TickQueries:
         return stream_of_name
 
     def stream_gone(self, name: Term) -> None:
-        """Forget the elements of a deleted stream in queries over every stream."""
         self.plans.stream_gone(name)
         self._emit_changes()
 
@@ -176,7 +175,6 @@ class TickQueries:
             owner.stop(error)
 
     def let_go(self, registered: RegisteredQuery) -> None:
-        """Let go of what a query holds that has ended."""
         self.settle()
         self.plans.remove(registered)
 
@@ -273,7 +271,6 @@ class TickQueries:
             self._pass_until(at, (stream,))
 
     def pass_to(self, at: int) -> None:
-        """Move to a later instant without an arrival, over those at which something changes."""
         self._pass_until(at + 1)
         self._pass(at)
 
