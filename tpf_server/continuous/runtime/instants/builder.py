@@ -119,12 +119,8 @@ class PatternInput:
                     self._push((*row, encoded), count)
 
     def _listener(self, window: WindowView) -> OnChange:
-        row_of, plain = self._row_of, self._stamped is None
-
-        def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
-            if plain and (old is None) == (new is None):
-                return
-            row = row_of(triple)
+        def changed(triple: EncodedTriple, old: int | None, _new: int | None) -> None:
+            row = self._row_of(triple)
             if row is not None:
                 static = row in self._static
                 before = self._rows(triple, static=static, then={window: old})
