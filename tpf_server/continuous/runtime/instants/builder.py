@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from math import prod
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.build.builder import Builder, build_output
@@ -47,8 +47,6 @@ from tpf_server.continuous.runtime.windows.matchers import (
 )
 
 # What matches a triple pattern, in static graphs and in windows, as rows of a dataflow.
-
-_NOW: Final[dict[WindowView, int | None]] = {}
 
 
 class PatternInput:
@@ -96,14 +94,11 @@ class PatternInput:
         before = self._rows(triple, static=count < 0)
         self._change(row, before, self._rows(triple, static=count > 0))
 
-    def _rows(
-        self, triple: EncodedTriple, *, static: bool, then: dict[WindowView, int | None] = _NOW
-    ) -> tuple[bool, int | None]:
-        """Return whether a triple is there, and its stamp: now, or as windows were `then`."""
-        latest = {each: each.latest(triple) for each in self._windows} | then
-        present = static or any(at is not None for at in latest.values())
-        stamps = [at for each in self._stamped or () if (at := latest.get(each)) is not None]
-        return present, max(stamps, default=None)
+    def _rows(self, triple: EncodedTriple, *, static: bool) -> tuple[bool, int | None]:
+        present = static or any(window.latest(triple) is not None for window in self._windows)
+        if self._stamped is None:
+            return present, None
+        return present, _newest(self._stamped, triple)
 
     def _change(
         self, row: Solution, old: tuple[bool, int | None], new: tuple[bool, int | None]
@@ -119,14 +114,42 @@ class PatternInput:
                     self._push((*row, encoded), count)
 
     def _listener(self, window: WindowView) -> OnChange:
-        def changed(triple: EncodedTriple, old: int | None, _new: int | None) -> None:
-            row = self._row_of(triple)
-            if row is not None:
-                static = row in self._static
-                before = self._rows(triple, static=static, then={window: old})
-                self._change(row, before, self._rows(triple, static=static))
+        row_of, static, push = self._row_of, self._static, self._push
+        others = [each for each in self._windows if each is not window]
+        stamped = self._stamped
+        own = stamped is not None and window in stamped
+        other_stamped = [each for each in stamped or () if each is not window]
+
+        def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
+            if stamped is None and (old is None) == (new is None):
+                return
+            row = row_of(triple)
+            if row is None:
+                return
+            always = row in static or any(each.latest(triple) is not None for each in others)
+            if stamped is None:
+                if not always:
+                    push(row, 1 if old is None else -1)
+                return
+            elsewhere = _newest(other_stamped, triple)
+
+            def stamp(mine: int | None) -> int | None:
+                if not own or mine is None:
+                    return elsewhere
+                return mine if elsewhere is None else max(elsewhere, mine)
+
+            self._change(
+                row,
+                (always or old is not None, stamp(old)),
+                (always or new is not None, stamp(new)),
+            )
 
         return changed
+
+
+def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
+    result = [at for each in windows if (at := each.latest(triple)) is not None]
+    return max(result) if result else None
 
 
 # A join with static rows, which it looks up.
