@@ -213,7 +213,7 @@ def test_terms_that_are_known_are_not_looked_at_again():
     feed = engine.record_feed("urn:s", NAMES[:2], "urn:r/")
     looked = []
     encode = feed._encode
-    feed._encode = lambda text: looked.append(text) or encode(text)
+    feed._encode = lambda term: looked.append(term) or encode(term)
     for at, more in enumerate((['"a"', '"b"'], ['"b"', '"c"'], ['"a"', '"c"'])):
         feed.push_batch(
             pa.array([2 * at, 2 * at + 1]),
