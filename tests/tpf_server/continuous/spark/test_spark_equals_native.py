@@ -205,9 +205,9 @@ def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str)
         assert answered(texts[:2])[1] == jobs
 
 
-@pytest.mark.parametrize(("few", "in_memory"), [(3, 3), (1_000, 5)])
+@pytest.mark.parametrize(("few", "in_memory"), [(1, range(2)), (1_000, range(2, 6))])
 def test_small_batches_are_merged_and_others_read_from_their_files(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, in_memory: int
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, in_memory: range
 ) -> None:
     session_settings(spark)
     monkeypatch.setattr("tpf_server.continuous.spark.batches._FEW", few)
@@ -225,7 +225,8 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
     batches = MicroBatches(spark)
     _, query = window_query(text, _engine().static)
     kept = spark.sparkContext._jsc.getPersistentRDDs
-    before, most, found = len(kept()), 0, []
+    # What others left may go at any time.
+    before, most, found = set(kept()), 0, []
     for number, begin in enumerate(range(10, 70, 2)):
         elements = [each for each in timeline if begin <= each[1] < begin + 2]
         path = tmp_path / f"{number}.parquet"
@@ -238,16 +239,16 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
         ):
             assert not isinstance(answers, ContinuousError)
             found += answers
-        most = max(most, len(kept()) - before)
+        most = max(most, len(set(kept()) - before))
     expected = by_instant(native(_engine(), text, timeline, 70))
     assert by_instant(found) == {at: expected[at] for at in by_instant(found)}
     assert max(len(each.rows) for each in found) > 10
-    # Of the twenty batches of a window, after they were merged, and of static data.
-    assert 0 < most <= in_memory
+    # Of the twenty batches of a window, after they were merged; and perhaps of static data.
+    assert most in in_memory
     cores = str(spark.sparkContext.defaultParallelism)
     assert spark.conf.get("spark.sql.shuffle.partitions") == cores != "1"
     batches.close()
-    assert len(kept()) == before
+    assert set(kept()) <= before
 
 
 def test_spark_keeps_nothing_of_runs_that_ended_and_of_plans_that_others_replaced(
