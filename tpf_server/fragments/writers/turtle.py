@@ -1,7 +1,7 @@
 """Write short Turtle and TriG: grouped by subject, IRIs relative, a line for each statement.
 
 Data have one base, the server of the first subject; metadata have their page. Parts that change
-have their own lines: a client that reads a page again parses only these.
+have their own lines: a delta to the page before is these.
 """
 
 import re
