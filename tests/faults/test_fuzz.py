@@ -32,12 +32,14 @@ STATIC = [
 ]
 TIMES = int(os.environ.get("TPF_SHOTS", "1"))
 KINDS: dict[str, tuple[int, Callable[[Gun], Shot], set[int]]] = {
-    "terms": (600 * TIMES, Gun.term, {200, 400}),
-    "controls": (600 * TIMES, Gun.control, {200, 400}),
-    "frames": (700 * TIMES, Gun.frame, {200, 204, 304, 401, 404, 405, 406}),
-    "bodies": (1_300 * TIMES, Gun.body, {201, 400, 401, 404, 413, 415, 422}),
+    "terms": (1_500 * TIMES, Gun.term, {200, 400}),
+    "controls": (1_500 * TIMES, Gun.control, {200, 400}),
+    "frames": (1_500 * TIMES, Gun.frame, {200, 204, 304, 401, 404, 405, 406}),
+    "bodies": (4_000 * TIMES, Gun.body, {200, 201, 400, 401, 404, 413, 415, 422}),
 }
-OVER_HTTP = 400 * TIMES
+OVER_HTTP = 1_000 * TIMES
+AGAIN = 100
+"""Requests of a status that are sent again."""
 _WARM = 0.4
 _MOST_BYTES = 24 * 2**20
 
@@ -106,7 +108,8 @@ def test_whatever_is_sent_is_answered_as_documented_and_leaves_nothing(
             server.clock.advance_to(server.clock.now() + timedelta(seconds=1))
         answer = fire(server.app, shot)
         check(shot, answer)
-        seen[answer.status].append(shot)
+        if len(seen[answer.status]) < AGAIN:
+            seen[answer.status].append(shot)
         if number == int(count * _WARM):
             before = process.memory_info().rss
     # The requests are mixed enough to reach what they aim at.
@@ -115,7 +118,7 @@ def test_whatever_is_sent_is_answered_as_documented_and_leaves_nothing(
     for again in (seen[200], seen[400], seen[404]):
         held = []
         for _ in range(3):
-            for shot in again[:100]:
+            for shot in again:
                 fire(server.app, shot)
             gc.collect()
             held.append(sum(not isinstance(each, weakref.ref) for each in gc.get_objects()))
@@ -137,11 +140,9 @@ def test_whatever_is_sent_over_http_is_answered(server: Served, kind: str) -> No
         seen[status or 0] += 1
     # Most of them are HTTP, and reach the application.
     assert seen[0] < OVER_HTTP / 10, seen
-    assert reached - RARE <= seen.keys(), seen
+    assert reached <= seen.keys(), seen
 
 
-RARE = {304, 401, 406}
-"""Statuses that so few requests seldom get; in process they all come."""
 BEFORE_US = {414, 431, 501, 505}
 """Statuses of the program that reads HTTP."""
 

@@ -11,12 +11,16 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+from click.testing import CliRunner
 
 from tests.support.eventually import eventually, listens
 from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer, workers_of
 from tests.support.served import Served
+from tests.support.stores import CREATED
 from tests.tpf_server.conftest import STATIC
 from tpf_server.claimed_port import claimed_port
+from tpf_server.cli import main
+from tpf_server.store.static.indexing import index_files
 
 LINE = "<http://example.org/a> <http://example.org/p> <x:o> .\n"
 BODY = b'<x:s> <x:p> "1" .\n'
@@ -121,6 +125,22 @@ def test_a_server_whose_stores_do_not_answer_is_not_ready(tmp_path: Path) -> Non
         assert response.headers["Cache-Control"] == "no-store"
         # The process lives.
         assert served.get("healthz").status_code == 200
+
+
+def test_a_damaged_store_is_refused_at_the_start_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, store = tmp_path / "a.nt", tmp_path / "a.store"
+    source.write_text(LINE * 3)
+    index_files([source], store, created=CREATED)
+    monkeypatch.chdir(tmp_path)
+    damaged = max(store.glob("*/*.npy"), key=lambda file: file.stat().st_size)
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    result = CliRunner().invoke(main, ["a.store"])
+    assert result.exit_code == 1
+    assert damaged.name in result.output
+    assert "Traceback" not in result.output
+    assert len(result.output.splitlines()) == 1
 
 
 _WORKER = """

@@ -143,10 +143,26 @@ def test_a_dataset_has_prefixes_of_its_own(tmp_path: Path) -> None:
         assert served.page("trains?object=o:c").total == 1
 
 
+def test_no_third_party_is_asked(shared: Served) -> None:
+    for path in ("", "trains", "trains?subject=", f"trains?subject={EX}t1", "nothing"):
+        for tag, attributes in Elements(shared.get(path, "text/html").text).found:
+            for name in ("src", "srcset", "poster", "data", "action"):
+                assert attributes.get(name, BASE).startswith(BASE), tag
+            if tag == "link":
+                assert attributes["href"].startswith("data:")
+
+
 def test_downloads_offer_every_format(shared: Served) -> None:
     text = shared.get("trains?page=2", "text/html").text
     for suffix in ("trig", "nq", "ttl", "nt", "jsonld"):
         assert f'href="{BASE}trains.{suffix}?page=2"' in text
+
+
+def test_the_page_has_one_heading_and_a_language(tmp_path: Path) -> None:
+    with Served(tmp_path, STATIC) as served:
+        elements = Elements(served.get("trains", "text/html").text).found
+        assert [tag for tag, _ in elements].count("h1") == 1
+        assert ("html", {"lang": "en"}) in elements
 
 
 def test_the_front_of_a_dataset(served: Served) -> None:

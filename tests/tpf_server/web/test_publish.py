@@ -165,6 +165,30 @@ def test_a_bad_body_is_refused_whole(
     assert shared.live.snapshot(NOON).sequence == 0
 
 
+def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Served(tmp_path_factory.mktemp("x"), settings={"max_body": 1000}) as served:
+        sent = 0
+
+        def endless():
+            nonlocal sent
+            while sent < 100_000_000:
+                sent += 500
+                yield b" " * 500
+
+        chunked = served.request(
+            "POST",
+            f"trains/facts?{IN_A_MINUTE}",
+            data=endless(),
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/n-quads"},
+        )
+        assert chunked.status_code == 411
+        assert sent < 50_000_000  # what buffers on the way hold
+        assert served.post(b" " * 1001, IN_A_MINUTE).status_code == 413
+        assert served.post(LINE, IN_A_MINUTE).status_code == 201
+
+
 def test_a_compressed_body_is_refused(shared: Served) -> None:
     headers = {
         "Authorization": f"Bearer {TOKEN}",

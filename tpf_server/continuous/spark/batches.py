@@ -1,4 +1,4 @@
-"""Micro-batches: elements are read and parsed once for all queries, and kept once.
+"""Micro-batches: elements are parsed and kept once for all queries.
 
 The files of streams are the durable log. While a window may need them, Parquet is read in each
 batch; what is parsed from lines stays in Spark's memory, and is parsed again if it is lost. Small

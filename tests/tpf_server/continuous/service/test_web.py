@@ -24,6 +24,7 @@ from tpf_server.continuous.service.hosting import as_lines
 from tpf_server.web.bodies import BodyReader
 
 NEW_YEAR = datetime(2020, 1, 1, tzinfo=UTC)
+STREAMS = "<http://localhost/"
 CONSTRUCT = "CONSTRUCT { ?b <urn:q> ?a } { STREAM <http://localhost/s> [NOW] { ?a <urn:p> ?b } }"
 INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 
@@ -213,6 +214,24 @@ def lateness(site):
     }
 
 
+@pytest.mark.parametrize("time", ["clock", "elements"])
+def test_a_stream_that_is_ahead_takes_nothing_from_another(time):
+    site = Site(policies={"time": time})
+    for name in ("s", "ahead"):
+        iri = quote(f"http://localhost/{name}", safe="")
+        assert site.put(f"streams/{iri}").status_code == 201
+    site.register(semantics="paper-rstream")
+    site.register(PERIODIC_TEXT.replace("NAME", "periodic"))
+    seen = []
+    for at in (1, 4, 8):
+        site.push(element(at, b=f'"{at}"'), name="s")
+        site.push(element(50_000 + at), name="ahead")
+        at_its_time = [each for each in site.emissions() if each["at"].endswith(f":00.00{at}Z")]
+        seen.append([row["b"] for row in at_its_time[-1]["result"]])
+    assert seen == [['"1"'], ['"1"', '"4"'], ['"1"', '"4"', '"8"']]
+    assert lateness(site) == {"http://localhost/s": (0, 0), "http://localhost/ahead": (0, 0)}
+
+
 def test_syntax_errors_point_at_the_place(site):
     response = site.register("SELECT * {\n STREAM <urn:s> [NEVER] { ?a ?b ?c } }")
     problem = response.json()
@@ -314,6 +333,39 @@ def test_a_registered_stream_feeds_queries_of_both_languages(site):
     assert site.delete("queries/turned").status_code == 204
     site.push(element(40))
     assert len(site.emissions("native")) == len(emitted)
+
+
+def test_a_stream_made_in_cqels_ql_feeds_c_sparql(site):
+    site.register(CONSTRUCT, into="http://localhost/turned", name="native")
+    site.register("SELECT ?x FROM STREAM <turned> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }")
+    site.push(element(10, b="<urn:b>"), element(11, b="<urn:c>"))
+    (answer,) = site.emissions()
+    assert answer["result"] == [{"x": "<urn:b>"}]
+    loop = site.register(
+        "REGISTER STREAM s AS CONSTRUCT { ?x <urn:p> ?y }"
+        " FROM STREAM <turned> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }"
+    )
+    assert (loop.status_code, "feed itself" in loop.json()["detail"]) == (422, True)
+    assert site.get("queries/s")["status"] == 404
+
+
+def test_now_is_the_instant_of_an_answer_in_c_sparql(site):
+    window = "FROM STREAM <http://localhost/s> [RANGE 20ms STEP 10ms]"
+    past = "FILTER(NOW() > '1970-01-01T00:00:00.01Z'^^<http://www.w3.org/2001/XMLSchema#dateTime>)"
+    site.register(f"SELECT ?a (NOW() AS ?n) {window} {{ ?a <urn:p> ?b }}", name="said")
+    site.register(f"SELECT ?a {window} {{ ?a <urn:p> ?b {past} }}", name="compared")
+    # Nothing of a stream is compared here.
+    site.register(f"ASK {window} {{ {past} }}", name="alone")
+    site.push(element(1), element(31, "<urn:c>"))
+    times = [f'"1970-01-01T00:00:00.0{n}Z"' for n in (1, 2, 3)]
+    typed = [f"{each}^^<http://www.w3.org/2001/XMLSchema#dateTime>" for each in times]
+    both = [[{"a": "<urn:a>", "n": each}] for each in typed[:2]]
+    for name, expected in (
+        ("said", [*both, []]),
+        ("compared", [[], [{"a": "<urn:a>"}], []]),
+        ("alone", [False, True, True]),
+    ):
+        assert [each["result"] for each in site.emissions(name)] == expected
 
 
 def test_what_is_refused_of_c_sparql(site):
@@ -535,3 +587,34 @@ def test_a_stream_that_declares_its_predicates_refuses_others(site):
         state = site.get(f"queries/{name}")
         assert state["state"] == "stopped"
         assert "<http://localhost/made> does not declare the predicate <urn:y>" in state["error"]
+
+
+def test_a_stream_that_is_a_variable(site):
+    """It waits, with a reason, until there is a stream; it reads those that come later."""
+    text = "SELECT ?s ?a { STREAM ?s [RANGE 10ms] { ?a <urn:p> ?b } }"
+    assert site.register(text, name="every").status_code == 201
+    state = site.get("queries/every")
+    assert (state["state"], state["reason"]) == ("waiting", "?s: there is no stream")
+    site.push(element(1))
+    site.push(element(2), name="t")
+    assert [each["added"] for each in site.emissions("every")] == [
+        [{"s": f"{STREAMS}{name}>", "a": "<urn:a>"}] for name in ("s", "t")
+    ]
+    state = site.get("queries/every")
+    assert state["state"] == "running"
+    assert [each["reads"] for each in state["streams"]] == [[f"{STREAMS[1:]}{n}" for n in "st"]]
+    assert site.delete("streams/s").status_code == 204
+    assert site.get("queries/every")["streams"][0]["reads"] == [f"{STREAMS[1:]}t"]
+    made = "CONSTRUCT { ?a <urn:p> ?s } WHERE { STREAM ?s [NOW] { ?a <urn:p> ?b } }"
+    refused = site.register(made, into="made")
+    assert (refused.status_code, "the one that it makes" in refused.text) == (422, True)
+
+
+def test_descriptions_of_what_comes(site):
+    site.service._engine.add([("<urn:a>", "<urn:name>", '"A"')])
+    text = "DESCRIBE ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+    assert site.register(text, name="about", into="made").status_code == 201
+    site.register("SELECT ?n { STREAM <made> [NOW] { ?a <urn:name> ?n } }", name="names")
+    site.push(element(1))
+    for name, row in (("about", ["<urn:a>", "<urn:name>", '"A"']), ("names", {"n": '"A"'})):
+        assert [each["added"] for each in site.emissions(name)] == [[row]]

@@ -33,6 +33,24 @@ from tpf_server.continuous.spark.execution import SparkExecution, window_query
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
+def add(engine: Engine, static: str) -> None:
+    for line in static.splitlines():
+        *terms, _ = line.split()
+        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+
+
+def played(engine: Engine, timeline: Timeline) -> Timeline:
+    """Push a timeline; return it with timestamps."""
+    elements: Timeline = []
+    at = 0
+    for stream, later, triple in timeline:
+        at += later
+        elements.append((stream, at, triple))
+        engine.push(stream, triple, at)
+    engine.advance(at + 4)
+    return elements
+
+
 def check(
     spark: Any,
     directory: Path,
@@ -45,17 +63,9 @@ def check(
     """Compare both; the answers of the native one."""
     session_settings(spark)
     engine = Engine(instants=InstantSettings(rules=rules))
-    for line in static.splitlines():
-        *terms, _ = line.split()
-        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    add(engine, static)
     registered = engine.register_csparql(text)
-    elements: Timeline = []
-    at = 0
-    for stream, later, triple in timeline:
-        at += later
-        elements.append((stream, at, triple))
-        engine.push(stream, triple, at)
-    engine.advance(at + 4)
+    elements = played(engine, timeline)
     expected = list(registered)
     execution = SparkExecution(
         spark, text, engine.static, {each.stream: directory for each in sources}, directory,
@@ -99,9 +109,7 @@ def test_random_queries_that_differ_in_constants(
     """One plan gives to each its answers."""
     session_settings(spark)
     engine = Engine()
-    for line in static.splitlines():
-        *terms, _ = line.split()
-        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    add(engine, static)
     first = PREFIX + query[0].format(" ".join(map(str, sources)))
     other = re.sub(
         r":a\b|:b\b|\b1\b", lambda each: {":a": ":b", ":b": ":c", "1": "2"}[each[0]], first
@@ -112,13 +120,7 @@ def test_random_queries_that_differ_in_constants(
     except (ContinuousSyntaxError, UnsupportedContinuousQueryError):
         return
     assume(on_spark[0].shape == on_spark[1].shape)
-    elements: Timeline = []
-    at = 0
-    for stream, later, triple in timeline:
-        at += later
-        elements.append((stream, at, triple))
-        engine.push(stream, triple, at)
-    engine.advance(at + 4)
+    elements = played(engine, timeline)
     expected = list(map(list, native))
     instants = [each.at for each in expected[0]]
     assume(instants)

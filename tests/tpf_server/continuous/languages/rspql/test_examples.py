@@ -234,6 +234,28 @@ def test_forms() -> None:
     assert described.rows == [(2_000, [("k", "c", "7")])]
 
 
+@pytest.mark.parametrize("head", ["", " REPORT CONTENT CHANGE TICK TUPLE", " TICK BATCH"])
+def test_an_output_stream_is_read_by_queries_of_all_languages(head: str) -> None:
+    run = Run(f"""
+        REGISTER ISTREAM <o>{head} AS CONSTRUCT {{ ?y :b ?x }}
+        FROM NAMED WINDOW <w> ON <s> [RANGE 2s STEP 1s] WHERE {{ WINDOW <w> {{ ?x :a ?y }} }}""")
+    seen: list[tuple[str, int]] = []
+    run.engine.register_rspql(
+        "PREFIX : <http://x/> REGISTER ISTREAM <p> REPORT CONTENT CHANGE AS"
+        " SELECT ?x FROM NAMED WINDOW :v ON :o [RANGE 5s STEP 1s] { WINDOW :v { ?y :b ?x } }",
+        lambda answer: seen.append(("rspql", answer.at)),
+    )
+    run.engine.register_csparql(
+        "PREFIX : <http://x/> SELECT ?x FROM STREAM :o [RANGE 5s STEP 1s] { ?y :b ?x }",
+        lambda answer: seen.append(("csparql", answer.at)),
+    )
+    run.push((1_500, "e a k"), (2_000, "f a k"), (3_000, "g a k"), (4_000, "g a k"))
+    made = run.rows[0][0]
+    assert ("rspql", made) in seen
+    assert ("csparql", 2_000) in seen
+    assert made == (1_500 if "TUPLE" in head else 2_000)
+
+
 @pytest.mark.parametrize("operator", ["ISTREAM", "DSTREAM"])
 def test_what_changed_is_told_without_reading_the_whole_answer(
     operator: str, monkeypatch: pytest.MonkeyPatch
