@@ -95,7 +95,7 @@ def _as_received(shot: Shot) -> Iterator[str]:
 
 
 def _resident() -> int:
-    """Return the bytes of the process, without what the C library holds of freed bodies of 50 MB."""
+    """Return the bytes of the process, without what the C library holds of freed bodies."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -9,13 +9,17 @@ Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a time
 that everything up to it has come (punctuation).
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -70,8 +74,59 @@ _FEW: Final = 2_000
 """Elements of a batch that are merged with others rather than read again from their file."""
 _OF_A_TASK: Final = 20_000
 """Elements in windows for which a further core is used."""
-PARQUET: Final = "stream string, ts bigint, s string, p string, o string"
-"""The columns of elements in Parquet."""
+_PARQUET: Final = (
+    "stream string, ts bigint, s string, p string, o string, earlier bigint, later bigint"
+)
+_NONE: Final = np.iinfo(np.int64)
+
+
+Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+StreamedTriple: TypeAlias = tuple[int, Term, Term, Term]
+"""A triple of a stream, after its timestamp."""
+
+
+class Repetitions:
+    """The timestamps of each triple of streams, by a number of 64 bits for the triple.
+
+    A window is a set. With a range of 5 a triple that comes at 10, 13 and 30 is in it in [10, 15),
+    [13, 18) and [30, 35). Without what is in already these are [10, 15), [15, 18) and [30, 35):
+    no instant is in two of them, so that rows need not be grouped to be distinct.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Term, tuple[Integers, Integers]] = {}
+
+    def add(self, stream: Term, triples: Sequence[StreamedTriple]) -> tuple[Integers, Integers]:
+        """Return for each triple when it came before or at its timestamp, and next after it.
+
+        That is the latest and the first of what was added before, or `_NONE.min` and `_NONE.max`;
+        of the triples themselves also the earlier ones.
+        """
+        numbers = np.fromiter((hash(triple[1:]) for triple in triples), np.int64, len(triples))
+        times = np.fromiter((triple[0] for triple in triples), np.int64, len(triples))
+        order = np.lexsort((times, numbers))
+        numbers, times = numbers[order], times[order]
+        known, known_times = self._known.get(stream, (numbers[:0], times[:0]))
+        first, last = np.searchsorted(known, numbers), np.searchsorted(known, numbers, "right")
+        # Where a triple's earlier times end: binary search, in all of its own at once.
+        index, end, padded = first, last, np.append(known_times, 0)
+        while np.any(index < end):
+            middle = (index + end) // 2
+            before = (index < end) & (padded[middle] <= times)
+            index, end = np.where(before, middle + 1, index), np.where(before, end, middle)
+        earlier = np.where(index > first, padded[index - 1], _NONE.min)
+        later = np.where(index < last, padded[index], _NONE.max)
+        same = np.flatnonzero(numbers[1:] == numbers[:-1])
+        earlier[same + 1] = np.maximum(earlier[same + 1], times[same])
+        self._known[stream] = np.insert(known, index, numbers), np.insert(known_times, index, times)
+        back = np.argsort(order)
+        return earlier[back], later[back]
+
+    def forget(self, until: int | None) -> None:
+        """Forget what came up to a timestamp; ``None``: everything."""
+        for stream, (numbers, times) in self._known.items():
+            kept = times > (_NONE.max if until is None else until)
+            self._known[stream] = numbers[kept], times[kept]
 
 
 class WindowQuery:
@@ -177,21 +232,38 @@ class SharedPlan:
             each.unpersist()
 
     def frame(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
-        """Answer at each of these instants: `AT`, `QUERY`, `RANK`, and the values of variables."""
+        """Answer at each of these instants: `AT`, `QUERY`, `RANK`, and the values of variables.
+
+        Elements with the columns `earlier` and `later` (see `Repetitions`) are not made distinct.
+        """
+        streams = {each.stream for each in self.graph.clauses}
+        disjoint = (
+            "earlier" in elements.columns
+            and not self.graph.stamps
+            and len(streams) == len(self.graph.clauses)
+        )
         parts = []
         for clause in self.graph.clauses:
-            window, stream = _window(clause), str(clause.stream)
-            end = f"ts + {window.range}L"
-            part = elements.where(sql.col("stream") == stream).selectExpr(
-                "*",
-                f"ts + pmod(-ts, {window.step}L) AS `from`",
-                f"{end} + pmod(-({end}), {window.step}L) AS `to`",
-            )
+            window = _window(clause)
+            begin, end = "ts", f"ts + {window.range}L"
+            if disjoint:
+                begin = f"greatest({begin}, earlier + {window.range}L)"
+                end = f"greatest({begin}, least({end}, later))"
+            if window.step != self.graph.instants.greatest_common_period:
+                # There are instants of others, between those of this window.
+                begin, end = (f"{at} + pmod(-({at}), {window.step}L)" for at in (begin, end))
+            part = elements.where(sql.col("stream") == str(clause.stream))
+            part = part.selectExpr("*", f"{begin} AS `from`", f"{end} AS `to`")
             parts.append(part)
-        return self.frame_of(reduce(DataFrame.unionAll, parts), instants)
+        return self.frame_of(reduce(DataFrame.unionAll, parts), instants, disjoint=disjoint)
 
-    def frame_of(self, content: DataFrame, instants: Sequence[int]) -> DataFrame:
-        """Answer from elements: stream, ts, s, p, o, and the instants `from` and before (`to`)."""
+    def frame_of(
+        self, content: DataFrame, instants: Sequence[int], *, disjoint: bool = False
+    ) -> DataFrame:
+        """Answer from elements: stream, ts, s, p, o, and the instants `from` and before (`to`).
+
+        If they are `disjoint` a stream has a triple once at each instant.
+        """
         first, common = instants[0], self.graph.instants.greatest_common_period
         bits = (instants[-1] - first) // common < _BITS
         moments = ", ".join(f"({at}L, {1 << (at - first) // common % _BITS}L)" for at in instants)
@@ -200,7 +272,7 @@ class SharedPlan:
         if bits:
             before = (
                 f"shiftleft(1L, CAST(greatest(0, least({_BITS}, "
-                f"ceil((`{{}}` - first) / {common}))) AS int))"
+                f"(`{{}}` - first + {common - 1}) div {common})) AS int))"
             )
             inside = f"{before.format('to')} - {before.format('from')} AS {INSIDE}"
             content = (
@@ -213,8 +285,9 @@ class SharedPlan:
         )
         evaluations = Evaluations(table, queries, bits)
         leaves = LeafFrames(
-            self._session, self.graph, self._query.static_rows, content, evaluations, self._cache
-        )
+            self._session, self.graph, self._query.static_rows, content, evaluations, self._cache,
+            disjoint,
+        )  # fmt: skip
         data = Translation(leaves).answer()
         values = [sql.col(column(name)) for name in self.variables]
         return data.select(
@@ -323,6 +396,33 @@ class MicroBatches:
         self._strict = strict
         self._retained: list[_Retained] = []
         self._plans: dict[tuple[WindowQuery, ...], SharedPlan] = {}
+        self._repetitions = Repetitions()
+        self._compared_from: int | None = None
+
+    def admit(self, query: WindowQuery, number: int) -> None:
+        """Let a query see batches from this number on, which is the next."""
+        query.since = number
+        # What only others see must not hide what comes again.
+        self._repetitions = Repetitions()
+        self._compared_from = number
+
+    def parquet(self, triples: Mapping[Term, Sequence[StreamedTriple]]) -> pa.Buffer:
+        """Make the file of the next batch."""
+        columns = zip(*itertools.chain.from_iterable(triples.values()), strict=True)
+        names = pa.array([str(stream) for stream, each in triples.items() for _ in each])
+        earlier, later = map(
+            np.concatenate,
+            zip(*(self._repetitions.add(*each) for each in triples.items()), strict=True),
+        )
+        arrays = [
+            names,
+            *map(pa.array, columns),
+            pa.array(earlier, mask=earlier == _NONE.min),
+            pa.array(later, mask=later == _NONE.max),
+        ]
+        written = pa.BufferOutputStream()
+        pq.write_table(pa.table(arrays, names=_PARQUET.split()[::2]), written)
+        return written.getvalue()
 
     @property
     def retained(self) -> tuple[int, ...]:
@@ -346,7 +446,7 @@ class MicroBatches:
     ) -> list[Answered]:
         """Take files of streams, of which all up to `told` have come; answer what is due.
 
-        Where the `timestamps` of all elements are known, there is one file, in Parquet.
+        Where the `timestamps` of all elements are known, there is one file, of `parquet`.
 
         Raises:
             ContinuousError: a malformed line.
@@ -407,7 +507,7 @@ class MicroBatches:
             counts = self._counted(frame, ends)
         else:
             (file,) = paths
-            frame = self._session.read.schema(PARQUET).parquet(file)
+            frame = self._session.read.schema(_PARQUET).parquet(file)
             counts = [_elements(stream, each, ends) for stream, each in timestamps.items()]
         wrong = [each.wrong for each in counts if each.wrong is not None]
         if wrong and self._strict:
@@ -497,11 +597,14 @@ class MicroBatches:
         files = [each.file for each in seen if each.file is not None]
         frames = [each.frame for each in seen if each.file is None]
         if not seen:
-            return self._session.createDataFrame([], PARQUET)
+            return self._session.createDataFrame([], _PARQUET)
         if files:
-            frames.append(self._session.read.schema(PARQUET).parquet(*files))
-        data = reduce(DataFrame.unionAll, frames).where("s IS NOT NULL")
-        return data.select("stream", "ts", "s", "p", "o")
+            frames.append(self._session.read.schema(_PARQUET).parquet(*files))
+        names = ["stream", "ts", "s", "p", "o"]
+        if self._compared_from is not None and seen[0].numbers[0] >= self._compared_from:
+            names += ["earlier", "later"]
+        frames = [each.where("s IS NOT NULL").select(*names) for each in frames]
+        return reduce(DataFrame.unionAll, frames)
 
     def _rows(self, frames: Sequence[tuple[SharedPlan, tuple[int, ...], DataFrame]]) -> list[Any]:
         """Run all in one job; if it fails, one by one."""
@@ -531,6 +634,7 @@ class MicroBatches:
     def _forget(self, queries: Sequence[WindowQuery]) -> None:
         needs = [each.needs_after for each in queries]
         after = min((each for each in needs if each is not None), default=None)
+        self._repetitions.forget(after)
         for each in self._retained:
             if after is None or each.last <= after:
                 each.frame.unpersist()

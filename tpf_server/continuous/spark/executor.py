@@ -14,10 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any, Final, NamedTuple
 
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import NO_WAITS, Waits
@@ -27,7 +24,7 @@ from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, P
 from tpf_server.continuous.runtime.instants.periodic_query import ExecutedQuery
 from tpf_server.continuous.runtime.plans.batch_report import AT_INSTANTS, batch_report
 from tpf_server.continuous.runtime.static.static_data import StaticData
-from tpf_server.continuous.spark.batches import MicroBatches, WindowQuery
+from tpf_server.continuous.spark.batches import MicroBatches, StreamedTriple, WindowQuery
 from tpf_server.continuous.spark.execution import (
     asking_java,
     continuous_session,
@@ -36,9 +33,6 @@ from tpf_server.continuous.spark.execution import (
 from tpf_server.spark.folders import Folder, folder_of, is_url
 from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import JAVA_ENDED, ExecutorWatch, SparkSettings, java_for
-
-StreamedTriple: TypeAlias = tuple[int, Term, Term, Term]
-"""A triple of a stream, after its timestamp."""
 
 
 class _Arrived(NamedTuple):
@@ -345,7 +339,7 @@ class SparkExecutor:
                 if triples:
                     # One for all streams; the names of these are in it.
                     written[number] = name = f"{number:09d}.parquet"
-                    folder.write(name, [_parquet(triples)])
+                    folder.write(name, [job.batches.parquet(triples)])
                     files = {next(iter(triples)): [f"{folder.url}/{name}"]}
                 answers = job.batches.process(
                     number,
@@ -364,7 +358,7 @@ class SparkExecutor:
                         self._answer(made[windows], result)
             with self._lock:
                 for each in new:
-                    each.windows.since = number + 1
+                    job.batches.admit(each.windows, number + 1)
                     if each.state == "starting":
                         each.state = "running"
                 taken = [each for each in (*taken, *new) if each.active]
@@ -452,12 +446,3 @@ def _triples(arrived: Sequence[_Arrived]) -> dict[Term, list[StreamedTriple]]:
             result.setdefault(stream, []).extend(triples)
     # An element may have no triples.
     return {stream: triples for stream, triples in result.items() if triples}
-
-
-def _parquet(triples: Mapping[Term, Sequence[StreamedTriple]]) -> pa.Buffer:
-    columns = zip(*itertools.chain.from_iterable(triples.values()), strict=True)
-    names = [str(stream) for stream, each in triples.items() for _ in each]
-    written = pa.BufferOutputStream()
-    arrays = [pa.array(names), *map(pa.array, columns)]
-    pq.write_table(pa.table(arrays, names=["stream", "ts", "s", "p", "o"]), written)
-    return written.getvalue()

@@ -25,10 +25,8 @@ _TYPED = rf'^"({CONTENT})"\^\^<([^>]*)>$'
 _PLAIN = rf'^"({CONTENT})"$'
 _IRI = "^<([^>]*)>$"
 _POINTED = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
-_EXACT = (
-    rf'^" *(?:[+-]?[0-9]+ *"\^\^<(?:{"|".join(sorted(INTEGER_TYPES))})|'
-    rf'{_POINTED} *"\^\^<{_DECIMAL})>$'
-)
+_INTEGERS = "|".join(sorted(name.removeprefix(XSD) for name in INTEGER_TYPES))
+_EXACT = rf'^" *(?:[+-]?[0-9]+ *"\^\^<{XSD}(?:{_INTEGERS})|{_POINTED} *"\^\^<{_DECIMAL})>$'
 _NUMERIC = (
     rf'{_EXACT}|^" *(?:{_POINTED}(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN) *'
     rf'"\^\^<{XSD}(?:double|float)>$'
@@ -128,13 +126,18 @@ def is_simple(term: Column) -> Column:
 def number(term: Column) -> Column:
     """A numeric literal as a double; otherwise null."""
     # Spark casts more than XSD allows: "1d", "infinity".
-    text = sql.regexp_replace(lexical(term), "INF", "Infinity")
+    text = sql.replace(_digits(term), sql.lit("INF"), sql.lit("Infinity"))
     return sql.when(term.rlike(_NUMERIC), text.try_cast("double"))
 
 
 def exact_number(term: Column) -> Column:
     """An integer or decimal with 18 fraction digits; otherwise null."""
-    return sql.when(term.rlike(_EXACT), lexical(term).try_cast("decimal(38,18)"))
+    return sql.when(term.rlike(_EXACT), _digits(term).try_cast("decimal(38,18)"))
+
+
+def _digits(number: Column) -> Column:
+    """The lexical form of a number; what is between its quotes."""
+    return sql.substring_index(sql.substr(number, sql.lit(2)), '"', 1)
 
 
 def rank(term: Column) -> Column:

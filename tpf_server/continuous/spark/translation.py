@@ -320,6 +320,7 @@ class LeafFrames:
     Args:
         content: elements: stream, ts, s, p, o; the instants at which they are in a window, `from`
             one, before another (`to`); and their bits, in `INSIDE`, if there are bits.
+        disjoint: a stream has a triple once at each instant.
     """
 
     session: SparkSession
@@ -328,6 +329,7 @@ class LeafFrames:
     content: DataFrame
     of: Evaluations
     cache: dict[object, DataFrame]
+    disjoint: bool
 
     def rows(
         self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
@@ -437,6 +439,10 @@ class LeafFrames:
             data = data.join(sql.broadcast(table), equal)
             keys, time = [sql.col(QUERY), *keys], (QUERY,)
         stamped = is_variable(pattern.graph)
+        disjoint = self.disjoint and len(source.streams) == 1
+        if self.of.bits and disjoint:
+            data = data.select(INSIDE, *keys)
+            return Frame(data, schema, frozenset(schema), self.of, (INSIDE, *time))
         if self.of.bits and not stamped:
             # A window is a set: triples are made distinct, also those of several streams.
             data = data.groupBy(*keys).agg(sql.bit_or(INSIDE).alias(INSIDE))
@@ -446,7 +452,8 @@ class LeafFrames:
         is_inside = (sql.col("from") <= at) & (at < sql.col("to"))
         data = data.join(sql.broadcast(self.of.instants.select(AT)), is_inside)
         if not stamped:
-            data = data.select(AT, *keys).dropDuplicates()
+            data = data.select(AT, *keys)
+            data = data if disjoint else data.dropDuplicates()
             return Frame(data, schema, frozenset(schema), self.of, (AT, *time))
         name = Variable(pattern.graph)
         streams = self.graph.stamps[name].streams
@@ -459,19 +466,23 @@ class LeafFrames:
 # Set functions in Spark SQL. Sums of integers and decimals are exact; errors are null.
 
 _ARGUMENT = "argument"
+_TIMES = "times"
+"""The column of how many rows have an argument."""
+_BY_VALUE = frozenset({"COUNT", "MIN", "MAX", "SAMPLE"})
+"""Set functions that need each argument once, and how often it is there."""
 _FLOAT = 2
 """The rank of xsd:float; see `terms.rank`."""
 
 
 def grouped_frame(
     frame: Frame, keys: Sequence[Column], aggregates: Sequence[tuple[Variable, Aggregate]]
-) -> DataFrame:
-    """One row for each group: keys and aggregates."""
+) -> Frame:
+    """One row for each group and time: keys as ``key0``, ``key1``, … and aggregates."""
     result: DataFrame | None = None
     names = [f"key{index}" for index in range(len(keys))]
     named = [key.alias(name) for key, name in zip(keys, names, strict=True)]
+    time = [AT if name == INSIDE else name for name in frame.time]
     for variable, aggregate in aggregates:
-        data = frame.data
         if aggregate.argument is None:
             argument = sql.lit(1)
             if aggregate.distinct:
@@ -479,19 +490,27 @@ def grouped_frame(
                 argument = sql.struct(*(column(name) for name in visible))
         else:
             argument = Expressions(frame.columns()).binding(aggregate.argument)
-        data = data.select(*named, argument.alias(_ARGUMENT))
+            if aggregate.name == "COUNT" and not aggregate.distinct:
+                argument = sql.when(argument.isNotNull(), 1)
+        rows = frame.data.select(*frame.time, *named, argument.alias(_ARGUMENT))
         if aggregate.distinct:
-            data = data.dropDuplicates()
-        one = data.groupBy(*names).agg(_value(aggregate).alias(column(variable)))
+            rows = distinct(replace(frame, data=rows)).data
+        elif INSIDE in frame.time and aggregate.name in _BY_VALUE:
+            # Most rows of a window that slides are inside at the same instants.
+            rows = rows.groupBy(*rows.columns).agg(sql.count("*").alias(_TIMES))
+        one = replace(frame, data=rows).by_instant().data.groupBy(*time, *names)
+        data = one.agg(_value(aggregate, _TIMES in rows.columns).alias(column(variable)))
         if result is None:
-            result = one
+            result = data
         else:
-            one = one.withColumnsRenamed({name: "r_" + name for name in names})
-            same = [sql.col(name).eqNullSafe(sql.col("r_" + name)) for name in names]
-            result = result.join(one, same).drop(*("r_" + name for name in names))
+            shared = [*time, *names]
+            data = data.withColumnsRenamed({name: "r_" + name for name in shared})
+            same = [sql.col(name).eqNullSafe(sql.col("r_" + name)) for name in shared]
+            result = result.join(data, same).drop(*("r_" + name for name in shared))
     if result is None:
-        result = frame.data.select(*named).dropDuplicates()
-    return result
+        present = replace(frame, data=frame.data.select(*frame.time, *named))
+        result = distinct(present).by_instant().data
+    return replace(frame, data=result, time=tuple(time))
 
 
 def empty_value(aggregate: Aggregate) -> Column:
@@ -503,9 +522,12 @@ def empty_value(aggregate: Aggregate) -> Column:
     return sql.lit(None).cast("string")
 
 
-def _value(aggregate: Aggregate) -> Column:
+def _value(aggregate: Aggregate, counted: bool) -> Column:
     term = sql.col(_ARGUMENT)
     match aggregate.name:
+        case "COUNT" if counted:
+            some = sql.sum(sql.when(term.isNotNull(), sql.col(_TIMES)))
+            return terms.integer(sql.coalesce(some, sql.lit(0)))
         case "COUNT":
             return terms.integer(sql.count(term))
         case "MIN" | "MAX":
@@ -780,24 +802,24 @@ class Translation:
 
     def _aggregated(self, pattern: Aggregated) -> Frame:
         """Join aggregates with the solutions, as in the paper."""
-        frame = self._for(pattern.aggregate, self.frame(pattern.input)).by_instant()
-        names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
-        if not names:
+        frame = self._for(pattern.aggregate, self.frame(pattern.input))
+        names = [column(name) for name in pattern.keys if name in frame.schema]
+        if not names and not frame.time:
             frame = frame.over((AT,))
-            names = [*frame.time]
         groups = grouped_frame(
             frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
         )
-        same = [
-            sql.col(name).eqNullSafe(sql.col(f"key{index}")) for index, name in enumerate(names)
-        ]
-        data = frame.data.join(groups, reduce(and_, same), "left")
-        data = data.drop(*(f"key{index}" for index in range(len(names))))
+        frame = frame.by_instant()
+        keys = {name: f"key{index}" for index, name in enumerate(names)}
+        keys |= {name: "r_" + name for name in groups.time}
+        data = groups.data.withColumnsRenamed({name: "r_" + name for name in groups.time})
+        same = [sql.col(name).eqNullSafe(sql.col(key)) for name, key in keys.items()]
+        data = frame.data.join(data, reduce(and_, same), "left").drop(*keys.values())
         return replace(frame, data=data, schema=(*frame.schema, pattern.variable))
 
     def _group(self, pattern: Group) -> Frame:
         differing = (pattern.keys, pattern.aggregates)
-        frame = self._for(differing, self.frame(pattern.input)).by_instant()
+        frame = self._for(differing, self.frame(pattern.input))
         plain: list[Expression] = []
         for _, expression in pattern.keys:
             frame, one = self.without_exists(frame, expression)
@@ -808,13 +830,12 @@ class Translation:
             assert isinstance(computed, algebra.Aggregate)
             aggregates.append((name, computed))
         expressions = Expressions(frame.columns())
-        keys = [sql.col(name) for name in frame.time]
-        keys += [expressions.binding(expression) for expression in plain]
-        if not keys:
+        keys = [expressions.binding(expression) for expression in plain]
+        if not keys and not frame.time:
             frame = frame.over((AT,))
-            keys = [sql.col(AT)]
-        names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
-        data = grouped_frame(frame, keys, aggregates).withColumnsRenamed(
+        frame = grouped_frame(frame, keys, aggregates)
+        names = [column(name) for name, _ in pattern.keys]
+        data = frame.data.withColumnsRenamed(
             {f"key{index}": name for index, name in enumerate(names)}
         )
         schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))

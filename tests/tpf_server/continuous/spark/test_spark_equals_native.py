@@ -1,11 +1,10 @@
 """Both executions give the same answers at the same instants."""
 
+import itertools
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,8 @@ from tests.support.csparql_spark import settings as session_settings
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.spark.batches import MicroBatches
+from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.spark.batches import MicroBatches, Repetitions, WindowQuery
 from tpf_server.continuous.spark.execution import SparkExecution, punctuate, window_query
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -45,6 +45,32 @@ QUERIES = {
     "ask": "ASK {0} WHERE {{ ?s :value 2 }}",
     "construct": "CONSTRUCT {{ ?z :has ?v }} {0} WHERE {{ ?s :value ?v . ?s :in ?z }}",
 }
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2)), max_size=5), max_size=4),
+    st.integers(1, 8),
+)
+def test_what_windows_hold_already_is_in_no_instant_of_two_elements(
+    batches: list[list[tuple[int, int]]], width: int
+) -> None:
+    """Also where elements come late."""
+    repetitions, stream = Repetitions(), Term("<http://e/s>")
+    inside: dict[int, list[int]] = {}
+    for batch in batches:
+        triples = [(at, Term(f'"{n}"'), Term("<http://e/p>"), Term('"o"')) for at, n in batch]
+        for (at, n), earlier, later in zip(
+            batch, *map(list, repetitions.add(stream, triples)), strict=True
+        ):
+            begin, end = max(at, int(earlier) + width), min(at + width, int(later))
+            inside.setdefault(n, []).extend(range(begin, end))
+    expected: dict[int, set[int]] = {}
+    for at, n in itertools.chain(*batches):
+        expected.setdefault(n, set()).update(range(at, at + width))
+    assert {n: sorted(each) for n, each in inside.items()} == {
+        n: sorted(each) for n, each in expected.items()
+    }
+
 
 elements = st.tuples(
     st.sampled_from(["http://e/s1", "http://e/s1", "http://e/s2"]),
@@ -223,26 +249,31 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
     ]
     stream = Term("<http://e/s1>")
     batches = MicroBatches(spark)
-    _, query = window_query(text, _engine().static)
+    queries = [window_query(text, _engine().static)[1] for _ in range(2)]
+    batches.admit(queries[0], 0)
     kept = spark.sparkContext._jsc.getPersistentRDDs
     # What others left may go at any time.
-    before, most, found = set(kept()), 0, []
+    before, most = set(kept()), 0
+    found: dict[WindowQuery, list[PeriodicAnswer]] = {each: [] for each in queries}
     for number, begin in enumerate(range(10, 70, 2)):
+        if number == 3:
+            batches.admit(queries[1], number)
         elements = [each for each in timeline if begin <= each[1] < begin + 2]
         path = tmp_path / f"{number}.parquet"
-        columns = zip(*((str(stream), at, *triple) for _, at, triple in elements), strict=True)
-        names = ["stream", "ts", "s", "p", "o"]
-        pq.write_table(pa.table(list(map(pa.array, columns)), names=names), path)
+        triples = [(at, Term(s), Term(p), Term(o)) for _, at, (s, p, o) in elements]
+        path.write_bytes(batches.parquet({stream: triples}))
         known = {stream: [at for _, at, _ in elements]}
-        for _, answers in batches.process(
-            number, {stream: [str(path)]}, [query], begin + 1, timestamps=known
+        for query, answers in batches.process(
+            number, {stream: [str(path)]}, queries[: 1 + (number >= 3)], begin + 1, timestamps=known
         ):
             assert not isinstance(answers, ContinuousError)
-            found += answers
+            found[query] += answers
         most = max(most, len(set(kept()) - before))
-    expected = by_instant(native(_engine(), text, timeline, 70))
-    assert by_instant(found) == {at: expected[at] for at in by_instant(found)}
-    assert max(len(each.rows) for each in found) > 10
+    for query, since in zip(queries, (10, 16), strict=True):
+        seen = [each for each in timeline if each[1] >= since]
+        expected = by_instant(native(_engine(), text, seen, 70))
+        assert by_instant(found[query]) == {at: expected[at] for at in by_instant(found[query])}
+        assert max(len(each.rows) for each in found[query]) > 10
     # Of the twenty batches of a window, after they were merged; and perhaps of static data.
     assert most in in_memory
     cores = str(spark.sparkContext.defaultParallelism)
