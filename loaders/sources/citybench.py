@@ -12,6 +12,7 @@ smart city datasets*.
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from types import MappingProxyType
@@ -96,7 +97,9 @@ class Property(NamedTuple):
 
 
 def double(value: float) -> Term:
-    """The ``xsd:double`` literal of a number."""
+    """The ``xsd:double`` literal of a finite number; `ValueError` for others."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no number of a sensor")
     return literal(repr(value), datatype=v.XSD_DOUBLE)
 
 
@@ -151,7 +154,7 @@ VALUES = {
 
 
 def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
-    """Return each sensor's properties in its rows, by name."""
+    """Return each sensor's properties in its rows, by name; `InputError` for a bad coordinate."""
     types: dict[str, str] = {}
     features: dict[str, str] = {}
     observes: list[tuple[str, str]] = []
@@ -165,7 +168,13 @@ def observed_by_sensors(repository: InputPlace) -> dict[str, list[Property]]:
         elif predicate == v.A[1:-1] and str(quad.object).startswith(f"<{CITY}"):
             types[subject] = str(quad.object)[len(CITY) + 1 : -1]
         elif predicate.startswith(CITY + "has") and isinstance(quad.object, ox.Literal):
-            coordinates[subject, predicate[len(CITY) :]] = float(quad.object.value)
+            degrees = math.nan
+            with suppress(ValueError):
+                degrees = float(quad.object.value)
+            if not math.isfinite(degrees):
+                fault = f"no coordinate: {subject} {quad.predicate} {quad.object}"
+                raise InputError(fault, str(repository))
+            coordinates[subject, predicate[len(CITY) :]] = math.radians(degrees)
     results: dict[str, list[Property]] = {}
     for sensor, subject in observes:
         name = types.get(subject, "")
@@ -191,7 +200,7 @@ def _length(feature: str, coordinates: Mapping[tuple[str, str], float]) -> float
     corners = ("hasStartLatitude", "hasStartLongitude", "hasEndLatitude", "hasEndLongitude")
     if not all((feature, corner) in coordinates for corner in corners):
         return 0.0
-    lat1, lon1, lat2, lon2 = (math.radians(coordinates[feature, corner]) for corner in corners)
+    lat1, lon1, lat2, lon2 = (coordinates[feature, corner] for corner in corners)
     half = (
         math.sin((lat2 - lat1) / 2) ** 2
         + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2

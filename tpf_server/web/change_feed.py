@@ -72,7 +72,7 @@ class ChangeFeed:
         """Return server-sent events of changes after a batch, as they come; comments in between."""
         self._enter()
         try:
-            self._store.snapshot(self._clock.now())  # others may be ahead
+            self._catch_up()
             if after is None:
                 after = self._last
                 yield _event(after, frozenset())
@@ -118,13 +118,17 @@ class ChangeFeed:
     def _look(self) -> None:
         pause = threading.Event()
         while self._is_followed():
-            try:
-                self._store.snapshot(self._clock.now())
-            except (StoreClosedError, ReferenceError):
-                self.close()
-            except StoreError:
-                pass  # whoever publishes or reads is told
+            self._catch_up()
             pause.wait(_LOOK)
+
+    def _catch_up(self) -> None:
+        """Let the store read the batches of other processes; close with it."""
+        try:
+            self._store.snapshot(self._clock.now())
+        except (StoreClosedError, ReferenceError):
+            self.close()
+        except StoreError:
+            pass  # whoever publishes or reads is told
 
 
 def _event(sequence: int, predicates: frozenset[Term] | None) -> str:

@@ -137,6 +137,7 @@ def test_static_facts_and_the_graphs_of_events(city: Path) -> None:
     [
         ("AarhusWeatherData0", "hum,tempm,TIMESTAMP\n1,2,soon\n", "line 2: no time in the column"),
         ("AarhusWeatherData0", "hum,tempm,TIMESTAMP\n1,warm,2014-08-01T07:00:00\n", "row 1"),
+        ("AarhusWeatherData0", "hum,tempm,TIMESTAMP\n1,nan,2014-08-01T07:00:00\n", "row 1"),
         ("AarhusTrafficData9", FILES["AarhusTrafficData1"], "does not know this"),
         ("Trams", "a\n1\n", "no sensor of CityBench"),
     ],
@@ -145,6 +146,14 @@ def test_what_is_malformed_is_named(city: Path, name: str, text: str, message: s
     (city / "streams" / f"{name}.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         list(CityBench(city).readings(name, None, None))
+
+
+@pytest.mark.parametrize("value", ['"here"', '"inf"', '"NaN"'])
+def test_a_road_without_a_place_is_named(city: Path, value: str) -> None:
+    repository = city / "static" / "SensorRepository.n3"
+    repository.write_text(REPOSITORY.replace("56.001", value))
+    with pytest.raises(InputError, match=f"SensorRepository.n3: no coordinate: .*road.*{value}"):
+        list(CityBench(city).readings("AarhusTrafficData1", None, None))
 
 
 def test_what_is_missing(tmp_path: Path, city: Path) -> None:

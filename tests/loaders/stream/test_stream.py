@@ -135,7 +135,7 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
     arriving = files / "arriving"
     arriving.mkdir(parents=True)
     (tmp_path / "m.json").write_text(json.dumps(METADATA))
-    count = 40
+    count = 24
     last = dict(
         line.removesuffix(" .").rsplit(" ", 1)
         for line in (write_csv(arriving, number) for number in range(count))
@@ -155,13 +155,13 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
             url = f"{server.url}sensors"
             assert fetched(spark_cluster, url)
             job = job_of(url, *arguments, "--per-batch", "4")
-            wait_for(6, job)
+            wait_for(4, job)
             executors = spark_cluster.executors()
             assert executors
             for each in executors:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
-            wait_for(receipts(tmp_path)[0] + 6, job)
+            wait_for(receipts(tmp_path)[0] + 4, job)
             workers = psutil.Process(server.process.pid).children(recursive=True)
             server.process.kill()
             os.killpg(job.pid, signal.SIGKILL)
@@ -169,7 +169,7 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
             server.process.wait()
             # They notice it by and by, and have the port until then.
             assert not psutil.wait_procs(workers, 60)[1]
-        assert 12 <= receipts(tmp_path)[0] < count
+        assert 8 <= receipts(tmp_path)[0] < count
         with RunningServer(tmp_path, LIVE, *there, port=server.port, within=spark_cluster.command):
             job = job_of(url, *arguments, "--once")
             assert job.wait(300) == 0, (tmp_path / "job.log").read_text()

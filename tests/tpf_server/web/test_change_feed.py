@@ -105,11 +105,14 @@ def test_a_log_that_begins_anew_while_a_feed_begins_has_changed_anything(tmp_pat
 def test_a_feed_does_not_keep_a_store_that_a_reload_has_closed(tmp_path: Path) -> None:
     store = open_live_store(tmp_path / "live.sqlite")
     feeds = ChangeFeeds(ManualClock(BEGIN), 1)
-    feeds.of(store)
+    feed = feeds.of(store)
     kept = weakref.ref(store)
     store.close()
     del store
     assert kept() is None
+    # Who asked before and is answered now hears the end.
+    assert len(list(feed.events(None))) == 1
+    assert feed.closed
 
 
 def test_who_was_away_for_too_long_is_told_that_anything_changed(
