@@ -86,21 +86,19 @@ StreamedTriple: TypeAlias = tuple[int, Term, Term, Term]
 
 
 class Repetitions:
-    """The timestamps of each triple of streams, by a number of 64 bits for the triple.
+    """The timestamps of each triple, by a hash of 64 bits.
 
-    A window is a set. With a range of 5 a triple that comes at 10, 13 and 30 is in it in [10, 15),
-    [13, 18) and [30, 35). Without what is in already these are [10, 15), [15, 18) and [30, 35):
-    no instant is in two of them, so that rows need not be grouped to be distinct.
+    With a range of 5 a triple that comes at 10 and 13 is in a window in [10, 15) and [13, 18). With
+    [15, 18) no instant is in both, so that rows need not be grouped to be distinct.
     """
 
     def __init__(self) -> None:
         self._known: dict[Term, tuple[Integers, Integers]] = {}
 
     def add(self, stream: Term, triples: Sequence[StreamedTriple]) -> tuple[Integers, Integers]:
-        """Return for each triple when it came before or at its timestamp, and next after it.
+        """Return the last timestamp of each triple up to now, and the next, if added already.
 
-        That is the latest and the first of what was added before, or `_NONE.min` and `_NONE.max`;
-        of the triples themselves also the earlier ones.
+        Otherwise `_NONE.min` and `_NONE.max`.
         """
         numbers = np.fromiter((hash(triple[1:]) for triple in triples), np.int64, len(triples))
         times = np.fromiter((triple[0] for triple in triples), np.int64, len(triples))
@@ -262,7 +260,7 @@ class SharedPlan:
     ) -> DataFrame:
         """Answer from elements: stream, ts, s, p, o, and the instants `from` and before (`to`).
 
-        If they are `disjoint` a stream has a triple once at each instant.
+        `disjoint`: a stream has a triple once at each instant.
         """
         first, common = instants[0], self.graph.instants.greatest_common_period
         bits = (instants[-1] - first) // common < _BITS
@@ -595,7 +593,8 @@ class MicroBatches:
     def _elements(self, since: int) -> DataFrame:
         seen = [each for each in self._retained if each.numbers[0] >= since]
         files = [each.file for each in seen if each.file is not None]
-        frames = [each.frame for each in seen if each.file is None]
+        # Of lines with a timestamp alone there is no subject.
+        frames = [each.frame.where("s IS NOT NULL") for each in seen if each.file is None]
         if not seen:
             return self._session.createDataFrame([], _PARQUET)
         if files:
@@ -603,8 +602,7 @@ class MicroBatches:
         names = ["stream", "ts", "s", "p", "o"]
         if self._compared_from is not None and seen[0].numbers[0] >= self._compared_from:
             names += ["earlier", "later"]
-        frames = [each.where("s IS NOT NULL").select(*names) for each in frames]
-        return reduce(DataFrame.unionAll, frames)
+        return reduce(DataFrame.unionAll, [each.select(*names) for each in frames])
 
     def _rows(self, frames: Sequence[tuple[SharedPlan, tuple[int, ...], DataFrame]]) -> list[Any]:
         """Run all in one job; if it fails, one by one."""

@@ -1,20 +1,9 @@
 """Parse RSP-QL: SPARQL 1.1 with named windows over streams.
 
-The clauses of papers 005 and 006, and their variants in implementations:
-
-- ``REGISTER ISTREAM|DSTREAM|RSTREAM <output> AS`` before the query, or ``REGISTER STREAM <output>
-  AS`` and the operator behind SELECT, CONSTRUCT or ASK; without any it is RSTREAM. REGISTER may be
-  left out. The prologue may stand before and after it, with full stops behind its declarations.
-- ``FROM NAMED WINDOW <window> ON [STREAM] <stream> [window]``, or the window before ON, which some
-  leave out; ``FROM [NAMED] GRAPH <graph>`` is ``FROM [NAMED] <graph>``.
-- ``WINDOW <window> { … }`` where ``GRAPH`` may stand; ``WINDOW ?w { … }`` is a union over them all.
-- ``GRAPH`` inside ``WINDOW``: the named graphs that elements are; patterns outside of ``GRAPH`` see
-  all triples of the window.
-- ``{ triple } BEGIN AT ?t`` binds the timestamp of the element (milliseconds since 1970).
-- ``GRAPH`` in the template of CONSTRUCT; names of the SELECT clause in GROUP BY and HAVING.
-
-Behind the output stand policies that the papers leave to engines: ``REPORT strategy, …`` and ``TICK
-TIME|BATCH|TUPLE``; ``STARTING AT "…"`` is in a window.
+The clauses of papers 005 and 006, and their variants in implementations, are in ``docs/rspql.md``.
+The prologue may also stand before and after REGISTER, with full stops behind its declarations;
+patterns outside of ``GRAPH`` see all triples of a window; GROUP BY and HAVING may use names of the
+SELECT clause.
 """
 
 import re
