@@ -125,8 +125,10 @@ def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) 
     """Return the settings of all sources, with the datasets of the command line."""
     server, datasets = read_configuration(file, os.environ, flags)
     datasets = (*datasets, *map(dataset_of_path, data))
-    if not datasets:
-        raise SettingsError("there is nothing to serve: name an RDF file, or a dataset in --config")
+    if not datasets and not server.continuous:
+        raise SettingsError(
+            "there is nothing to serve: name an RDF file, a dataset in --config, or --continuous"
+        )
     return Configuration(server, tuple(each_name_once(datasets)))
 
 
@@ -159,7 +161,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         os.environ[MULTIPROCESS_VARIABLE] = folder
         for name, value in MEMORY.items():
             os.environ.setdefault(name, value)
-        names = ", ".join(dataset.name for dataset in configuration.datasets)
+        names = ", ".join(dataset.name for dataset in configuration.datasets) or "none"
         line = f"tpf-server: {settings.base} (datasets: {names})"
         arguments = (settings.host, settings.port, line)
         threading.Thread(target=_announce, args=arguments, daemon=True).start()

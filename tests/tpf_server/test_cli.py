@@ -14,6 +14,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
+from annotations.clock import SystemClock
 from annotations.labels import Expiration
 from tests.support.eventually import eventually
 from tests.support.running_server import (
@@ -24,8 +25,9 @@ from tests.support.running_server import (
     workers_of,
 )
 from tests.support.served import quad
+from tpf_server.app import create_app
 from tpf_server.claimed_port import claimed_port
-from tpf_server.cli import _heed, main
+from tpf_server.cli import _heed, configure, main
 from tpf_server.configuration import settings_help
 from tpf_server.errors import ListenError
 from tpf_server.supervisor import SignalFlag
@@ -121,6 +123,17 @@ def test_wrong_use_is_one_line(
     assert result.exit_code == status, result.output
     assert says in result.output
     assert "Traceback" not in result.output
+
+
+def test_streams_are_served_without_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configuration = configure([], None, {"continuous": True})
+    assert configuration.datasets == ()
+    browser = create_app(configuration.server, (), SystemClock()).test_client()
+    assert "no datasets yet" in browser.get("/", headers={"Accept": "text/html"}).text
+    assert browser.get("/streams", headers={"Accept": "application/json"}).json == {"streams": []}
 
 
 def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> None:
