@@ -16,7 +16,12 @@ from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
-from tpf_server.continuous.spark.batches import MicroBatches, Repetitions, WindowQuery
+from tpf_server.continuous.spark.batches import (
+    MicroBatches,
+    Repetitions,
+    StreamedTriple,
+    WindowQuery,
+)
 from tpf_server.continuous.spark.execution import SparkExecution, punctuate, window_query
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -229,6 +234,41 @@ def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str)
     assert any(answer.rows for each in answers for answer in each)
     if name in ("subjects", "numbers"):
         assert answered(texts[:2])[1] == jobs
+
+
+def test_batches_of_a_server(spark: Any, tmp_path: Path) -> None:
+    """The same triples come to both streams, and come again."""
+    session_settings(spark)
+    timeline: list[Element] = [
+        (f"http://e/s{number}", at + later, triple)
+        for _, at, triple in FIXED
+        for number, later in ((1, 0), (2, 0), (1, 1))
+    ]
+    timeline.sort(key=lambda element: element[1])
+    counts = "SELECT ?s (COUNT(DISTINCT ?o) AS ?n) {0} WHERE {{ ?x :value ?s, ?o }} GROUP BY ?s"
+    patterns = (QUERIES["timestamps"], QUERIES["aggregate"], counts)
+    texts = [PREFIX + each.format(WINDOWS) for each in patterns]
+    batches = MicroBatches(spark)
+    queries = {window_query(text, _engine().static)[1]: text for text in texts}
+    for each in queries:
+        batches.admit(each, 0)
+    found: dict[WindowQuery, list[PeriodicAnswer]] = {each: [] for each in queries}
+    for number, (begin, end) in enumerate([(10, 13), (13, 15), (15, 28)]):
+        triples: dict[Term, list[StreamedTriple]] = {}
+        for stream, at, (s, p, o) in timeline:
+            if begin <= at < end:
+                of_stream = triples.setdefault(Term(f"<{stream}>"), [])
+                of_stream.append((at, Term(s), Term(p), Term(o)))
+        path = tmp_path / f"{number}.parquet"
+        path.write_bytes(batches.parquet(triples))
+        known = {stream: [at for at, *_ in each] for stream, each in triples.items()}
+        files = {next(iter(triples)): [str(path)]}
+        for query, answers in batches.process(number, files, [*queries], end - 1, timestamps=known):
+            assert not isinstance(answers, ContinuousError)
+            found[query] += answers
+    batches.close()
+    for query, text in queries.items():
+        assert by_instant(found[query]) == by_instant(native(_engine(), text, timeline, 27)), text
 
 
 @pytest.mark.parametrize(("few", "in_memory"), [(1, range(2)), (1_000, range(2, 6))])
