@@ -292,6 +292,9 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # From 4.1 on a union says that it keeps the partitions of its parts also where it does
+        # not: a join after it failed, "Can't zip RDDs with unequal numbers of partitions".
+        "spark.sql.unionOutputPartitioning": "false",
         "spark.executorEnv.PYTHONPATH": package_root,
         # local[…] runs its Python workers as children of this process's Java.
         # Plans are many and small, and tasks wait for Python: compiling more costs more CPU than it

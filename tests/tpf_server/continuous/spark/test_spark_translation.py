@@ -101,6 +101,21 @@ def test_random_queries(
         assert "BIND" in str(error) or "path" in str(error)  # noqa: PT017
 
 
+def test_a_join_after_a_union(spark: Any, tmp_path: Path) -> None:
+    """Of such a plan Spark 4.3 would take the partitions of the union for those of its parts."""
+    windows = [Clause(f"http://e/s{number}", 1, 1, 0, named=False) for number in (1, 2)]
+    text = (
+        f"{PREFIX} SELECT * {windows[0]} {windows[1]} WHERE {{ ?u :p ?v . ?u :p ?u "
+        "MINUS { ?u :p ?u } FILTER(ISNUMERIC(?v) || ISIRI(?v)) } "
+        "AGGREGATE { (?number, COUNT(?u), {?u}) (?all, COUNT, ?u) FILTER(?all > 1) }"
+    )
+    static = "".join(
+        f"<http://e/{s}> <http://e/p> <http://e/{o}> .\n" for s, o in ("ca", "ab", "aa")
+    )
+    triple = ("<http://e/a>", "<http://e/p>", "<http://e/a>")
+    check(spark, tmp_path, text, windows, static, [(windows[0].stream, 0, triple)], ())
+
+
 @examples(6, fixtures=True)
 @given(queries, clauses, statics, timelines)
 def test_random_queries_that_differ_in_constants(
