@@ -136,6 +136,22 @@ def test_streams_are_served_without_datasets(
     assert browser.get("/streams", headers={"Accept": "application/json"}).json == {"streams": []}
 
 
+def test_a_query_on_spark_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tpf_server.continuous.spark.executor", None)
+    server, _ = configure([], None, {"continuous": True, "publish_token": "secret"})
+    text = "REGISTER QUERY q AS ASK FROM STREAM <s> [RANGE 1s STEP 1s] { ?a ?b ?c }"
+    refused = create_app(server, (), SystemClock()).test_client().post(
+        "/queries",
+        json={"query": text, "engine": "spark"},
+        headers={"Authorization": "Bearer secret"},
+    )  # fmt: skip
+    assert refused.status_code == 422
+    assert "PySpark is not installed: in a clone of the project, ./run install" in refused.text
+
+
 def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> None:
     def wait() -> None:
         raise AssertionError("it waits although nobody is about to end")

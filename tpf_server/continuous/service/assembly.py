@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
+from annotations.wording import how_to_install
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.continuous_engine import Engine
@@ -93,7 +94,9 @@ class _Deferred:
             try:
                 self._made = self._make()
             except ImportError as error:
-                raise UnsupportedContinuousQueryError(f"it is not installed: {error}") from error
+                raise UnsupportedContinuousQueryError(
+                    f"PySpark is not installed: {how_to_install('spark')} ({error})"
+                ) from error
         return self._made.start(query, callback, name=name)
 
     def reads(self, stream: Term) -> bool:

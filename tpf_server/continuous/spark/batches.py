@@ -77,10 +77,11 @@ _OF_A_TASK: Final = 20_000
 _PARQUET: Final = (
     "stream string, ts bigint, s string, p string, o string, earlier bigint, later bigint"
 )
-_NONE: Final = np.iinfo(np.int64)
+_ELEMENT: Final = ("stream", "ts", "s", "p", "o")
+_COMPARED: Final = ("earlier", "later")
+_INT64: Final = np.iinfo(np.int64)
 
-
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 StreamedTriple: TypeAlias = tuple[int, Term, Term, Term]
 """A triple of a stream, after its timestamp."""
 
@@ -93,13 +94,14 @@ class Repetitions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Term, tuple[Integers, Integers]] = {}
+        self._known: dict[Term, tuple[_Integers, _Integers]] = {}
 
-    def add(self, stream: Term, triples: Sequence[StreamedTriple]) -> tuple[Integers, Integers]:
-        """Return the last timestamp of each triple up to now, and the next, if added already.
+    def add(self, stream: Term, triples: Sequence[StreamedTriple]) -> tuple[_Integers, _Integers]:
+        """Add triples; return the latest known timestamp up to each one's own, and the next.
 
-        Otherwise `_NONE.min` and `_NONE.max`.
+        `_INT64.min` and `_INT64.max`: there is none.
         """
+        # Of ten million triples two have one hash with a probability of three in a million.
         numbers = np.fromiter((hash(triple[1:]) for triple in triples), np.int64, len(triples))
         times = np.fromiter((triple[0] for triple in triples), np.int64, len(triples))
         order = np.lexsort((times, numbers))
@@ -112,8 +114,8 @@ class Repetitions:
             middle = (index + end) // 2
             before = (index < end) & (padded[middle] <= times)
             index, end = np.where(before, middle + 1, index), np.where(before, end, middle)
-        earlier = np.where(index > first, padded[index - 1], _NONE.min)
-        later = np.where(index < last, padded[index], _NONE.max)
+        earlier = np.where(index > first, padded[index - 1], _INT64.min)
+        later = np.where(index < last, padded[index], _INT64.max)
         same = np.flatnonzero(numbers[1:] == numbers[:-1])
         earlier[same + 1] = np.maximum(earlier[same + 1], times[same])
         self._known[stream] = np.insert(known, index, numbers), np.insert(known_times, index, times)
@@ -123,7 +125,7 @@ class Repetitions:
     def forget(self, until: int | None) -> None:
         """Forget what came up to a timestamp; ``None``: everything."""
         for stream, (numbers, times) in self._known.items():
-            kept = times > (_NONE.max if until is None else until)
+            kept = times > (_INT64.max if until is None else until)
             self._known[stream] = numbers[kept], times[kept]
 
 
@@ -415,11 +417,11 @@ class MicroBatches:
         arrays = [
             names,
             *map(pa.array, columns),
-            pa.array(earlier, mask=earlier == _NONE.min),
-            pa.array(later, mask=later == _NONE.max),
+            pa.array(earlier, mask=earlier == _INT64.min),
+            pa.array(later, mask=later == _INT64.max),
         ]
         written = pa.BufferOutputStream()
-        pq.write_table(pa.table(arrays, names=_PARQUET.split()[::2]), written)
+        pq.write_table(pa.table(arrays, names=[*_ELEMENT, *_COMPARED]), written)
         return written.getvalue()
 
     @property
@@ -599,9 +601,9 @@ class MicroBatches:
             return self._session.createDataFrame([], _PARQUET)
         if files:
             frames.append(self._session.read.schema(_PARQUET).parquet(*files))
-        names = ["stream", "ts", "s", "p", "o"]
+        names = [*_ELEMENT]
         if self._compared_from is not None and seen[0].numbers[0] >= self._compared_from:
-            names += ["earlier", "later"]
+            names += _COMPARED
         return reduce(DataFrame.unionAll, [each.select(*names) for each in frames])
 
     def _rows(self, frames: Sequence[tuple[SharedPlan, tuple[int, ...], DataFrame]]) -> list[Any]:
