@@ -7,6 +7,7 @@ by partition, and stands under its name in Spark's plan.
 
 import pickle
 import secrets
+import struct
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -153,7 +154,10 @@ class _LocalFlow(Flow[ValueT]):
 
 
 ROW_BYTES: Final = 1 << 20
-"""The most bytes of a value in a row."""
+"""The most bytes of a value in a row, before they are compressed."""
+# Java copies what it moves several times, and hands bytes to Python one by one.
+_CODEC: Final = pa.Codec("zstd", compression_level=1)
+_SIZE: Final = struct.Struct("<I")
 
 _COLUMNS: Final = "partition int, kind string, value bigint, pieces int, piece int, content binary"
 _SCHEMA: Final = arrow_schema(_COLUMNS)
@@ -209,8 +213,8 @@ class _SparkFlow(Flow[ValueT]):
 
     def collect(self, description: str) -> list[ValueT]:
         with spark_tasks(self._context, self._report, description):
-            rows = done_in_thread(self._context, self._frame.collect)
-        return [value for _, value in joined(rows)]
+            table = done_in_thread(self._context, self._frame.toArrow)
+        return [value for _, value in joined(_rows(table.to_batches()))]
 
     def each(self) -> Iterator[ValueT]:
         # A job for each partition: `toLocalIterator` holds all rows in Java to its end.
@@ -278,7 +282,7 @@ def joined(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
         begun[value][piece] = content
         if len(begun[value]) == pieces:
             contents = begun.pop(value)
-            whole = b"".join(contents[number] for number in range(pieces))
+            whole = b"".join(_expanded(contents[number]) for number in range(pieces))
             # Only our own tasks and driver write them.
             yield partition, pickle.loads(whole)  # noqa: S301
     assert not begun, "pieces of values are missing"
@@ -290,5 +294,11 @@ def pieces_of(partition: int, value: object) -> Iterator[pa.RecordBatch]:
     starts = range(0, len(content), ROW_BYTES)
     same = partition, type(value).__name__, secrets.randbits(63), len(starts)
     for piece, start in enumerate(starts):
-        row = (*same, piece, content[start : start + ROW_BYTES])
+        part = content[start : start + ROW_BYTES]
+        row = (*same, piece, _SIZE.pack(len(part)) + _CODEC.compress(part, asbytes=True))
         yield pa.record_batch([[each] for each in row], schema=_SCHEMA)
+
+
+def _expanded(content: bytes | pa.Buffer) -> pa.Buffer:
+    part = memoryview(content)
+    return _CODEC.decompress(part[_SIZE.size :], *_SIZE.unpack(part[: _SIZE.size]))
