@@ -1,7 +1,7 @@
 """Static facts of a source into a directory of N-Triples files, by Spark or by plain Python.
 
-A file with facts in named graphs is one of N-Quads. Both ways write the same facts, each once: any
-worker reads a piece of the input, a shuffle takes out repetitions, a partition becomes a file.
+A file with facts in named graphs is one of N-Quads. Both write the same facts: a worker reads a
+piece of the input, a shuffle takes out repetitions, a partition becomes a file.
 """
 
 from collections.abc import Iterator, Sequence

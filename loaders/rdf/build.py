@@ -1,8 +1,8 @@
 """Load RDF into a static store: with Spark, or in one process.
 
 Scan chunks to rows of own numbers and sorted terms; merge ranges of terms to the dictionary;
-translate and sort rows per order, and merge ranges; finish. Every step is linear, and a task holds
-one chunk or range; workers share nothing.
+translate and sort rows per order, and merge ranges; finish. Every step is linear; a task holds one
+chunk or range.
 """
 
 import os

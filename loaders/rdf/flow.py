@@ -1,8 +1,7 @@
 """Values from task to task: as rows of data frames of Spark, or lists of this process.
 
-They are few and large (arrays of a chunk or a range), so a row has a piece of one, and Java, which
-only copies bytes, holds some rows at a time. A step of a load is an Arrow function or an exchange
-by partition, and stands under its name in Spark's plan.
+They are few and large (arrays of a chunk or range), so a row has a compressed piece of one. A step
+is an Arrow function or an exchange by partition, under its name in Spark's plan.
 """
 
 import pickle

@@ -130,7 +130,7 @@ def spark_context(
 ) -> Iterator["SparkContext"]:
     """Start a Spark context; stop it, with its Java, at the end of the block.
 
-    `options` override common ones. After errors in `harmless`, the log of Spark is not kept.
+    `options` override common ones. After errors in `harmless` no log is kept.
 
     Raises:
         SparkError: Spark is missing or did not start, one runs already, or its Java has ended.
@@ -329,8 +329,8 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
     """Start Spark in another thread, which interrupts do not reach.
 
-    A Java that is half started could not be ended, and PySpark's handler for Ctrl-C would call Java
-    amid another call. The first interrupt counts when Spark has started.
+    A Java half started could not be ended, and PySpark's handler for Ctrl-C would call it amid
+    another call. The first interrupt counts afterwards.
     """
     with ThreadPoolExecutor(1, "spark-start") as pool:
         starting = pool.submit(start)

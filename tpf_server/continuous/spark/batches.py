@@ -1,9 +1,8 @@
 """Micro-batches: elements are parsed and kept once for all queries.
 
-The files of streams are the durable log. While a window may need them, Parquet is read in each
-batch; what is parsed from lines stays in Spark's memory, and is parsed again if it is lost. Small
-batches are merged as in a log-structured tree. At due instants the content of windows is made of
-them, and all answers are one job.
+The files of streams are the durable log. Parquet is read in each batch; what is parsed from lines
+stays in Spark's memory. Small batches are merged. In windows of many batches, filters and groups
+keep what they made of each (panes). All answers are one job.
 
 Lines are ``timestamp<TAB>subject<TAB>predicate<TAB>object``; a line with a timestamp alone says
 that everything up to it has come (punctuation).
@@ -11,15 +10,16 @@ that everything up to it has come (punctuation).
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -54,7 +54,9 @@ from tpf_server.continuous.spark.translation import (
     BIT,
     INSIDE,
     RANK,
+    TIMES,
     Evaluations,
+    Frame,
     LeafFrames,
     Translation,
     column,
@@ -72,6 +74,8 @@ _MERGED: Final = 8
 """Batches of one size that are merged."""
 _FEW: Final = 2_000
 """Elements of a batch that are merged with others rather than read again from their file."""
+_PANED: Final = 5
+"""Batches in a window for which there are panes."""
 _OF_A_TASK: Final = 20_000
 """Elements in windows for which a further core is used."""
 _PARQUET: Final = (
@@ -89,8 +93,8 @@ StreamedTriple: TypeAlias = tuple[int, Term, Term, Term]
 class Repetitions:
     """The timestamps of each triple, by a hash of 64 bits.
 
-    With a range of 5 a triple that comes at 10 and 13 is in a window in [10, 15) and [13, 18). With
-    [15, 18) no instant is in both, so that rows need not be grouped to be distinct.
+    With a range of 5 a triple of 10 and 13 is in windows in [10, 15) and [13, 18): with [15, 18) no
+    instant is in both, and rows need not be made distinct.
     """
 
     def __init__(self) -> None:
@@ -213,6 +217,87 @@ def _window(clause: StreamClause) -> LogicalWindow:
     return clause.window
 
 
+@dataclass(frozen=True, slots=True)
+class _Retained:
+    """Elements of batches, in Spark's memory or in a file of Parquet."""
+
+    numbers: tuple[int, ...]
+    frame: DataFrame
+    last: int
+    count: int
+    level: int = 0
+    file: str | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        return self.file is None or self.count < _FEW
+
+
+class _Pane(NamedTuple):
+    level: int
+    batches: frozenset[int]
+    frame: Frame
+
+
+class KeptPanes:
+    """What is computed of batches for many windows, merged as in a log-structured tree.
+
+    A local checkpoint is lost with its executor: what needs it fails.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, list[_Pane]] = {}
+
+    def clear(self) -> bool:
+        """Compute everything anew; false: nothing was kept."""
+        had = bool(self._known)
+        self._known.clear()
+        return had
+
+    def frame(
+        self,
+        name: Hashable,
+        batches: Sequence[_Retained],
+        compute: Callable[[Sequence[_Retained]], Frame],
+    ) -> Frame:
+        """Return what is computed of batches; compute what is not kept."""
+        numbers = {number for each in batches for number in each.numbers}
+        panes = [each for each in self._known.get(name, ()) if each.batches & numbers]
+        kept = {number for each in panes for number in each.batches}
+        new = [each for each in batches if not kept.issuperset(each.numbers)]
+        if any(kept.intersection(each.numbers) for each in new):
+            panes, new = [], list(batches)
+        if new:
+            seen = frozenset(number for each in new for number in each.numbers)
+            panes.append(_Pane(0, seen, _checkpointed(compute(new))))
+        for level in itertools.count():
+            same = [each for each in panes if each.level == level]
+            if len(same) < _MERGED:
+                break
+            seen = frozenset(number for each in same for number in each.batches)
+            merged = _Pane(level + 1, seen, _checkpointed(_counted(_united(same))))
+            panes = [merged, *(each for each in panes if each.level != level)]
+        self._known[name] = panes
+        return _united(panes)
+
+
+def _united(panes: Sequence[_Pane]) -> Frame:
+    frame = panes[0].frame
+    data = reduce(DataFrame.unionAll, [each.frame.data for each in panes])
+    return replace(frame, data=data.coalesce(data.sparkSession.sparkContext.defaultParallelism))
+
+
+def _counted(frame: Frame) -> Frame:
+    names = [name for name in frame.data.columns if name != TIMES]
+    if len(names) == len(frame.data.columns):
+        return frame
+    return replace(frame, data=frame.data.groupBy(*names).agg(sql.sum(TIMES).alias(TIMES)))
+
+
+def _checkpointed(frame: Frame) -> Frame:
+    return replace(frame, data=frame.data.localCheckpoint(eager=False))
+
+
 class SharedPlan:
     """Queries of one shape, evaluated together."""
 
@@ -225,23 +310,48 @@ class SharedPlan:
         self.graph = Shape.parameterised(self._query.graph, list(self.queries))
         self.variables = () if self.graph.query.form == "ASK" else in_scope(self.graph.pattern)
         self._cache: dict[object, DataFrame] = {}
+        self._panes = KeptPanes()
+
+    def forget(self) -> bool:
+        """Compute panes anew; false: there are none."""
+        return self._panes.clear()
 
     def close(self) -> None:
         """Free what Spark keeps for it."""
         for each in self._cache.values():
             each.unpersist()
 
-    def frame(self, elements: DataFrame, instants: Sequence[int]) -> DataFrame:
+    def frame(
+        self,
+        batches: Sequence[_Retained],
+        elements: Callable[[Sequence[_Retained]], DataFrame],
+        instants: Sequence[int],
+    ) -> DataFrame:
         """Answer at each of these instants: `AT`, `QUERY`, `RANK`, and the values of variables.
 
-        Elements with the columns `earlier` and `later` (see `Repetitions`) are not made distinct.
+        With the columns `earlier` and `later` (see `Repetitions`), nothing is made distinct.
         """
+        every = elements(batches)
         streams = {each.stream for each in self.graph.clauses}
         disjoint = (
-            "earlier" in elements.columns
+            "earlier" in every.columns
             and not self.graph.stamps
             and len(streams) == len(self.graph.clauses)
         )
+
+        def kept(name: Hashable, compute: Callable[[DataFrame], Frame]) -> Frame:
+            def computed(part: Sequence[_Retained]) -> Frame:
+                tasks = max(1, sum(each.count for each in part) // _OF_A_TASK)
+                content = self._content(elements(part), disjoint, rounded=True)
+                return compute(content.coalesce(tasks))
+
+            return self._panes.frame(name, batches, computed)
+
+        paned = kept if disjoint and len(batches) >= _PANED else None
+        return self.frame_of(self._content(every, disjoint), instants, disjoint, paned)
+
+    def _content(self, elements: DataFrame, disjoint: bool, *, rounded: bool = False) -> DataFrame:
+        """Add the instants at which elements are in a window; `rounded`: to its own."""
         parts = []
         for clause in self.graph.clauses:
             window = _window(clause)
@@ -249,46 +359,56 @@ class SharedPlan:
             if disjoint:
                 begin = f"greatest({begin}, earlier + {window.range}L)"
                 end = f"greatest({begin}, least({end}, later))"
-            if window.step != self.graph.instants.greatest_common_period:
+            if rounded or window.step != self.graph.instants.greatest_common_period:
                 # There are instants of others, between those of this window.
                 begin, end = (f"{at} + pmod(-({at}), {window.step}L)" for at in (begin, end))
             part = elements.where(sql.col("stream") == str(clause.stream))
-            part = part.selectExpr("*", f"{begin} AS `from`", f"{end} AS `to`")
+            part = part.selectExpr(*_ELEMENT, f"{begin} AS `from`", f"{end} AS `to`")
             parts.append(part)
-        return self.frame_of(reduce(DataFrame.unionAll, parts), instants, disjoint=disjoint)
+        return reduce(DataFrame.unionAll, parts)
 
     def frame_of(
-        self, content: DataFrame, instants: Sequence[int], *, disjoint: bool = False
+        self,
+        content: DataFrame,
+        instants: Sequence[int],
+        disjoint: bool = False,
+        kept: Callable[[Hashable, Callable[[DataFrame], Frame]], Frame] | None = None,
     ) -> DataFrame:
         """Answer from elements: stream, ts, s, p, o, and the instants `from` and before (`to`).
 
-        `disjoint`: a stream has a triple once at each instant.
+        `disjoint`: see `LeafFrames`; `kept` computes of the elements of each batch once.
         """
         first, common = instants[0], self.graph.instants.greatest_common_period
         bits = (instants[-1] - first) // common < _BITS
         moments = ", ".join(f"({at}L, {1 << (at - first) // common % _BITS}L)" for at in instants)
         # As data: literals would be compiled.
         table = self._values(moments, f"{AT}, {BIT}")
+        since = sql.broadcast(self._values(f"({first}L)", "first"))
         if bits:
-            before = (
-                f"shiftleft(1L, CAST(greatest(0, least({_BITS}, "
-                f"(`{{}}` - first + {common - 1}) div {common})) AS int))"
-            )
-            inside = f"{before.format('to')} - {before.format('from')} AS {INSIDE}"
-            content = (
-                content.crossJoin(sql.broadcast(self._values(f"({first}L)", "first")))
-                .selectExpr("stream", "ts", "s", "p", "o", "`from`", "`to`", inside)
-                .where(f"{INSIDE} <> 0")
-            )
+            content = _with_bits(content.crossJoin(since), common, "`from`", "`to`")
         queries = self._session.range(0, len(self.queries), 1, 1).selectExpr(
             f"CAST(id AS int) AS {QUERY}"
         )
-        evaluations = Evaluations(table, queries, bits)
         leaves = LeafFrames(
-            self._session, self.graph, self._query.static_rows, content, evaluations, self._cache,
-            disjoint,
+            self._session, self.graph, self._query.static_rows, content,
+            Evaluations(table, queries, bits), self._cache, disjoint,
         )  # fmt: skip
-        data = Translation(leaves).answer()
+
+        def panes(name: Hashable, compute: Callable[[LeafFrames], Frame]) -> Frame:
+            def computed(part: DataFrame) -> Frame:
+                own = part.select(*_ELEMENT, sql.struct("from", "to").alias(INSIDE))
+                return compute(replace(leaves, content=own))
+
+            assert kept is not None
+            frame = kept(name, computed)
+            data = frame.data.crossJoin(since)
+            data = _with_bits(data, common, f"{INSIDE}.from", f"{INSIDE}.to")
+            return replace(frame, data=data, of=leaves.of)
+
+        if kept is not None and bits:
+            data = Translation(replace(leaves, panes=panes)).answer()
+        else:
+            data = Translation(leaves).answer()
         values = [sql.col(column(name)) for name in self.variables]
         return data.select(
             AT, QUERY, RANK, sql.array(*values).cast("array<string>").alias("values")
@@ -322,6 +442,17 @@ class SharedPlan:
         return self._session.sql(f"SELECT * FROM VALUES {rows} AS data({names})")  # noqa: S608
 
 
+def _with_bits(data: DataFrame, period: int, begin: str, end: str) -> DataFrame:
+    """Add `INSIDE`, of instants from that in the column ``first`` on."""
+    before = (
+        f"shiftleft(1L, CAST(greatest(0, least({_BITS}, "
+        f"({{}} - first + {period - 1}) div {period})) AS int))"
+    )
+    names = [f"`{name}`" for name in data.columns if name not in (INSIDE, "first")]
+    bits = f"{before.format(end)} - {before.format(begin)} AS {INSIDE}"
+    return data.selectExpr(*names, bits).where(f"{INSIDE} <> 0")
+
+
 class _StreamCounts(NamedTuple):
     stream: Term
     lines: int
@@ -340,22 +471,6 @@ def _elements(stream: Term, at: Sequence[int], ends: Mapping[Term, int]) -> _Str
 
 
 @dataclass(frozen=True, slots=True)
-class _Retained:
-    """Elements of batches, in Spark's memory or in a file of Parquet, and their last timestamp."""
-
-    numbers: tuple[int, ...]
-    frame: DataFrame
-    last: int
-    count: int
-    level: int = 0
-    file: str | None = None
-
-    @property
-    def is_merged(self) -> bool:
-        return self.file is None or self.count < _FEW
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """Counts of a run.
 
@@ -368,6 +483,13 @@ class Progress:
     lines: int = 0
     late: int = 0
     malformed: int = 0
+
+
+class _Due(NamedTuple):
+    plan: SharedPlan
+    instants: tuple[int, ...]
+    answer: Callable[[], DataFrame]
+    frame: DataFrame
 
 
 Answered = tuple[WindowQuery, list[PeriodicAnswer] | ContinuousError]
@@ -483,7 +605,7 @@ class MicroBatches:
         return {each: self._clocks.passed((each,), ()) for each in self._streams}
 
     def complete(self, stream: Term, until: int) -> None:
-        """Note that all elements of a stream up to a timestamp have come."""
+        """Note that all elements of a stream up to a timestamp came."""
         self._streams[stream].came(until + 1 + self._clocks.waits.lateness)
 
     def _read(
@@ -576,24 +698,25 @@ class MicroBatches:
             self._plans[members].close()
         self._plans = kept
         result: list[Answered] = []
-        frames: list[tuple[SharedPlan, tuple[int, ...], DataFrame]] = []
+        due: list[_Due] = []
         for ((_, instants, since), group), plan in zip(groups.items(), plans.values(), strict=True):
+            seen = [each for each in self._retained if each.numbers[0] >= since]
+            answer = partial(plan.frame, seen, self._elements, instants)
             try:
-                frames.append((plan, instants, plan.frame(self._elements(since), instants)))
+                due.append(_Due(plan, instants, answer, answer()))
             except ContinuousError as error:
                 result += [(each, error) for each in group]
-        for (plan, instants, _), rows in zip(frames, self._rows(frames), strict=True):
+        for each, rows in zip(due, self._rows(due), strict=True):
             if isinstance(rows, ContinuousError):
-                result += [(each, rows) for group in plan.queries.values() for each in group]
+                result += [(query, rows) for of in each.plan.queries.values() for query in of]
             else:
-                result += plan.answers(rows, instants)
+                result += each.plan.answers(rows, each.instants)
         for query, answers in result:
             if not isinstance(answers, ContinuousError):
                 query.answered(answers[-1].at)
         return result
 
-    def _elements(self, since: int) -> DataFrame:
-        seen = [each for each in self._retained if each.numbers[0] >= since]
+    def _elements(self, seen: Sequence[_Retained]) -> DataFrame:
         files = [each.file for each in seen if each.file is not None]
         # Of lines with a timestamp alone there is no subject.
         frames = [each.frame.where("s IS NOT NULL") for each in seen if each.file is None]
@@ -606,14 +729,14 @@ class MicroBatches:
             names += _COMPARED
         return reduce(DataFrame.unionAll, [each.select(*names) for each in frames])
 
-    def _rows(self, frames: Sequence[tuple[SharedPlan, tuple[int, ...], DataFrame]]) -> list[Any]:
+    def _rows(self, due: Sequence["_Due"]) -> list[Any]:
         """Run all in one job; if it fails, one by one."""
-        if not frames:
+        if not due:
             return []
         numbered = [
-            frame.withColumn("plan", sql.lit(number)) for number, (_, _, frame) in enumerate(frames)
+            each.frame.withColumn("plan", sql.lit(number)) for number, each in enumerate(due)
         ]
-        result: list[Any] = [[] for _ in frames]
+        result: list[Any] = [[] for _ in due]
         tasks = sum(each.count for each in self._retained) // _OF_A_TASK
         if tasks > 1:
             # A cluster has more cores than a small batch is worth to be sent to.
@@ -621,10 +744,15 @@ class MicroBatches:
             self._session.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
             table = reduce(DataFrame.unionAll, numbered).toArrow()
-        except PySparkException as error:
-            if len(frames) == 1:
+        except (PySparkException, Py4JJavaError) as error:
+            if len(due) > 1:
+                return [self._rows([each])[0] for each in due]
+            if due[0].plan.forget():
+                # An executor may be lost, and what it had of batches.
+                return self._rows([due[0]._replace(frame=due[0].answer())])
+            if isinstance(error, PySparkException):
                 return [failure(error)]
-            return [self._rows([each])[0] for each in frames]
+            raise
         for *row, number in zip(*(each.to_pylist() for each in table), strict=True):
             result[number].append(row)
         return result

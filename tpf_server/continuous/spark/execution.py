@@ -1,8 +1,7 @@
 """A query on Spark over files: batches, answers as files, and how a run resumes.
 
-A batch is a set of new files. Structured Streaming is not used: its state store has a row for each
-instant of an element, its plan is fixed when it starts, and append mode has no joins after
-aggregations over other keys, no anti-joins between streams, no order and no limit.
+A batch is a set of new files. Structured Streaming would have a row for each instant of an element,
+a plan that is fixed, and no joins after aggregations over other keys, anti-joins, order or limit.
 """
 
 import contextlib
@@ -315,17 +314,17 @@ class SparkExecution:
     """Run a query over files on Spark.
 
     Each batch is noted with its files in ``batches`` before it starts, and in ``state.json`` when
-    its answers are written. One that was interrupted is repeated with the same files.
+    its answers are written. One that was interrupted is repeated.
 
     Args:
         static: read when the run starts.
         streams: directory or URL of each stream, by IRI; files may be added.
-        directory: of results and state, or its URL; a second run there resumes.
+        directory: of results and state, or its URL; a second run resumes.
         lateness: in milliseconds of stream time.
         strict: a malformed line stops the query; otherwise it is counted.
-        rejects: directory or URL that gets malformed lines, which then stop nothing.
-        on_answer: takes each answer that is on the disk; after a failure some come again.
-        sink: takes the answers of each micro-batch, likewise.
+        rejects: directory or URL for malformed lines, which then stop nothing.
+        on_answer: takes written answers; after a failure some come again.
+        sink: takes those of a batch, likewise.
 
     Raises:
         UnsupportedContinuousQueryError: Spark cannot run it; with the clause.

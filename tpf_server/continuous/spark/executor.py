@@ -51,8 +51,8 @@ class SparkJob:
     """The batches of all queries, from the first query to the last.
 
     Attributes:
-        queries: those that elements go to, in the order of their registration.
-        batches: there from the start of Spark on.
+        queries: in the order of their registration.
+        batches: once Spark has started.
         behind: how many triples wait.
         ended: set when everything is removed.
     """

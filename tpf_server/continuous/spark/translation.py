@@ -1,9 +1,9 @@
 """Translate operators to data frames."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from itertools import count
 from operator import and_
 
@@ -313,6 +313,10 @@ StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
 """The solutions of a pattern over static data alone, with its variables in scope as columns."""
 
 
+Panes = Callable[[Hashable, Callable[["LeafFrames"], Frame]], Frame]
+"""Gives named solutions, which are computed once for each batch: there, `INSIDE` is opaque."""
+
+
 @dataclass(frozen=True)
 class LeafFrames:
     """The leaves of a query.
@@ -321,6 +325,7 @@ class LeafFrames:
         content: elements: stream, ts, s, p, o; the instants at which they are in a window, `from`
             one, before another (`to`); and their bits, in `INSIDE`, if there are bits.
         disjoint: a stream has a triple once at each instant.
+        panes: where windows are of many batches.
     """
 
     session: SparkSession
@@ -330,6 +335,7 @@ class LeafFrames:
     of: Evaluations
     cache: dict[object, DataFrame]
     disjoint: bool
+    panes: Panes | None = None
 
     def rows(
         self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
@@ -466,7 +472,7 @@ class LeafFrames:
 # Set functions in Spark SQL. Sums of integers and decimals are exact; errors are null.
 
 _ARGUMENT = "argument"
-_TIMES = "times"
+TIMES = "times"
 """The column of how many rows have an argument."""
 _BY_VALUE = frozenset({"COUNT", "MIN", "MAX", "SAMPLE"})
 """Set functions that need each argument once, and how often it is there."""
@@ -474,15 +480,13 @@ _FLOAT = 2
 """The rank of xsd:float; see `terms.rank`."""
 
 
-def grouped_frame(
+def rows_to_group(
     frame: Frame, keys: Sequence[Column], aggregates: Sequence[tuple[Variable, Aggregate]]
-) -> Frame:
-    """One row for each group and time: keys as ``key0``, ``key1``, … and aggregates."""
-    result: DataFrame | None = None
-    names = [f"key{index}" for index in range(len(keys))]
-    named = [key.alias(name) for key, name in zip(keys, names, strict=True)]
-    time = [AT if name == INSIDE else name for name in frame.time]
-    for variable, aggregate in aggregates:
+) -> list[Frame]:
+    """Return time, keys as ``key0``, ``key1``, … and argument for each aggregate."""
+    result = []
+    named = [key.alias(f"key{index}") for index, key in enumerate(keys)]
+    for _, aggregate in aggregates:
         if aggregate.argument is None:
             argument = sql.lit(1)
             if aggregate.distinct:
@@ -497,20 +501,28 @@ def grouped_frame(
             rows = distinct(replace(frame, data=rows)).data
         elif INSIDE in frame.time and aggregate.name in _BY_VALUE:
             # Most rows of a window that slides are inside at the same instants.
-            rows = rows.groupBy(*rows.columns).agg(sql.count("*").alias(_TIMES))
-        one = replace(frame, data=rows).by_instant().data.groupBy(*time, *names)
-        data = one.agg(_value(aggregate, _TIMES in rows.columns).alias(column(variable)))
+            rows = rows.groupBy(*rows.columns).agg(sql.count("*").alias(TIMES))
+        result.append(replace(frame, data=rows))
+    return result or [distinct(replace(frame, data=frame.data.select(*frame.time, *named)))]
+
+
+def grouped_frame(
+    rows: Sequence[Frame], keys: int, aggregates: Sequence[tuple[Variable, Aggregate]]
+) -> Frame:
+    """One row for each group and time: keys and aggregates."""
+    frame = rows[0].by_instant()
+    shared = [*frame.time, *(f"key{index}" for index in range(keys))]
+    result: DataFrame | None = None
+    for (variable, aggregate), each in zip(aggregates, rows, strict=False):
+        value = _value(aggregate, TIMES in each.data.columns).alias(column(variable))
+        data = each.by_instant().data.groupBy(*shared).agg(value)
         if result is None:
             result = data
         else:
-            shared = [*time, *names]
             data = data.withColumnsRenamed({name: "r_" + name for name in shared})
             same = [sql.col(name).eqNullSafe(sql.col("r_" + name)) for name in shared]
             result = result.join(data, same).drop(*("r_" + name for name in shared))
-    if result is None:
-        present = replace(frame, data=frame.data.select(*frame.time, *named))
-        result = distinct(present).by_instant().data
-    return replace(frame, data=result, time=tuple(time))
+    return replace(frame, data=frame.data if result is None else result)
 
 
 def empty_value(aggregate: Aggregate) -> Column:
@@ -526,7 +538,7 @@ def _value(aggregate: Aggregate, counted: bool) -> Column:
     term = sql.col(_ARGUMENT)
     match aggregate.name:
         case "COUNT" if counted:
-            some = sql.sum(sql.when(term.isNotNull(), sql.col(_TIMES)))
+            some = sql.sum(sql.when(term.isNotNull(), sql.col(TIMES)))
             return terms.integer(sql.coalesce(some, sql.lit(0)))
         case "COUNT":
             return terms.integer(sql.count(term))
@@ -643,6 +655,10 @@ class Translation:
             case algebra.Minus(left, right, apart):
                 return self._minus(self.frame(left), self.frame(right), apart)
             case Filter(inner, condition):
+                if self._is_of_elements(pattern):
+                    return self._of_panes(
+                        pattern, lambda each: each._filter(each.frame(inner), condition)
+                    )
                 return self._filter(self.frame(inner), condition)
             case Aggregated():
                 return self._aggregated(pattern)
@@ -676,6 +692,30 @@ class Translation:
     def _for(self, expression: object, frame: Frame) -> Frame:
         """Repeat rows for each query if an expression differs between them."""
         return frame.over((QUERY,)) if parameters_of(expression) else frame
+
+    def _is_of_elements(self, pattern: Pattern) -> bool:
+        """True where each solution is of one element, and there are panes."""
+        if self.leaves.panes is None or self.outer is not None:
+            return False
+        graph = self.leaves.graph
+        match pattern:
+            case BGP(patterns):
+                parts = [graph.part_of(each) for each in patterns]
+                streams = [
+                    stream
+                    for each, part in zip(patterns, parts, strict=True)
+                    if part == "streaming"
+                    for stream in graph.source_of(each).streams
+                ]
+                return len(streams) == 1 and "mixed" not in parts
+            case Filter(inner, expression) | algebra.Extend(inner, _, expression):
+                return first_exists(expression) is None and self._is_of_elements(inner)
+            case _:
+                return False
+
+    def _of_panes(self, name: Hashable, compute: "Callable[[Translation], Frame]") -> Frame:
+        assert self.leaves.panes is not None
+        return self.leaves.panes(name, lambda leaves: compute(replace(self, leaves=leaves)))
 
     def _join(self, pattern: algebra.Join) -> Frame:
         frames = [self.frame(each) for each in operands(pattern)]
@@ -806,9 +846,9 @@ class Translation:
         names = [column(name) for name in pattern.keys if name in frame.schema]
         if not names and not frame.time:
             frame = frame.over((AT,))
-        groups = grouped_frame(
-            frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
-        )
+        aggregates = [(pattern.variable, pattern.aggregate)]
+        rows = rows_to_group(frame, [sql.col(name) for name in names], aggregates)
+        groups = grouped_frame(rows, len(names), aggregates)
         frame = frame.by_instant()
         keys = {name: f"key{index}" for index, name in enumerate(names)}
         keys |= {name: "r_" + name for name in groups.time}
@@ -818,22 +858,18 @@ class Translation:
         return replace(frame, data=data, schema=(*frame.schema, pattern.variable))
 
     def _group(self, pattern: Group) -> Frame:
-        differing = (pattern.keys, pattern.aggregates)
-        frame = self._for(differing, self.frame(pattern.input))
-        plain: list[Expression] = []
-        for _, expression in pattern.keys:
-            frame, one = self.without_exists(frame, expression)
-            plain.append(one)
-        aggregates = []
-        for name, aggregate in pattern.aggregates:
-            frame, computed = self.without_exists(frame, aggregate)
-            assert isinstance(computed, algebra.Aggregate)
-            aggregates.append((name, computed))
-        expressions = Expressions(frame.columns())
-        keys = [expressions.binding(expression) for expression in plain]
-        if not keys and not frame.time:
-            frame = frame.over((AT,))
-        frame = grouped_frame(frame, keys, aggregates)
+        counted = all(
+            each.name in _BY_VALUE and not each.distinct for _, each in pattern.aggregates
+        )
+        simple = all(first_exists(each) is None for _, each in (*pattern.keys, *pattern.aggregates))
+        if pattern.aggregates and counted and simple and self._is_of_elements(pattern.input):
+            rows = [
+                self._of_panes((pattern, index), partial(_rows_of_aggregate, pattern, index))
+                for index in range(len(pattern.aggregates))
+            ]
+        else:
+            rows = self._rows_to_group(pattern)
+        frame = grouped_frame(rows, len(pattern.keys), pattern.aggregates)
         names = [column(name) for name, _ in pattern.keys]
         data = frame.data.withColumnsRenamed(
             {f"key{index}": name for index, name in enumerate(names)}
@@ -849,6 +885,24 @@ class Translation:
                 data = data.withColumn(column(name), there.otherwise(sql.col(column(name))))
             data = data.drop("some")
         return replace(frame, data=data, schema=schema, certain=frozenset())
+
+    def _rows_to_group(self, pattern: Group) -> list[Frame]:
+        differing = (pattern.keys, pattern.aggregates)
+        frame = self._for(differing, self.frame(pattern.input))
+        plain: list[Expression] = []
+        for _, expression in pattern.keys:
+            frame, one = self.without_exists(frame, expression)
+            plain.append(one)
+        aggregates = []
+        for name, aggregate in pattern.aggregates:
+            frame, computed = self.without_exists(frame, aggregate)
+            assert isinstance(computed, algebra.Aggregate)
+            aggregates.append((name, computed))
+        expressions = Expressions(frame.columns())
+        keys = [expressions.binding(expression) for expression in plain]
+        if not keys and not frame.time:
+            frame = frame.over((AT,))
+        return rows_to_group(frame, keys, aggregates)
 
     # -------------------------------------------------------------------------- modifiers
 
@@ -876,6 +930,10 @@ class Translation:
             schema=tuple(variables),
             certain=frame.certain & frozenset(variables),
         )
+
+
+def _rows_of_aggregate(pattern: Group, index: int, translation: Translation) -> Frame:
+    return translation._rows_to_group(pattern)[index]
 
 
 def _stands_alone(pattern: Pattern) -> bool:

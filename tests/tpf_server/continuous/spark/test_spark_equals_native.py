@@ -1,6 +1,7 @@
 """Both executions give the same answers at the same instants."""
 
 import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -19,6 +20,7 @@ from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.spark.batches import (
     MicroBatches,
     Repetitions,
+    SharedPlan,
     StreamedTriple,
     WindowQuery,
 )
@@ -248,27 +250,137 @@ def test_batches_of_a_server(spark: Any, tmp_path: Path) -> None:
     counts = "SELECT ?s (COUNT(DISTINCT ?o) AS ?n) {0} WHERE {{ ?x :value ?s, ?o }} GROUP BY ?s"
     patterns = (QUERIES["timestamps"], QUERIES["aggregate"], counts)
     texts = [PREFIX + each.format(WINDOWS) for each in patterns]
+    parts = [
+        [each for each in timeline if begin <= each[1] < end]
+        for begin, end in [(10, 13), (13, 15), (15, 28)]
+    ]
+    _check_batches_of_a_server(spark, tmp_path, texts, parts, 27)
+
+
+def _check_batches_of_a_server(
+    spark: Any,
+    folder: Path,
+    texts: Sequence[str],
+    parts: Sequence[Sequence[Element]],
+    until: int,
+    after_batch: Callable[[], object] = bool,
+    *,
+    declared: bool = False,
+) -> None:
+    static = STATIC[:-1] if declared else STATIC
+    predicates = {
+        Term(f"<http://e/{name}>"): frozenset({Term("<http://e/value>")}) for name in ("s1", "s2")
+    }
+
+    def engine() -> Engine:
+        result = Engine()
+        result.add(static)
+        return result
+
     batches = MicroBatches(spark)
-    queries = {window_query(text, _engine().static)[1]: text for text in texts}
+    queries = {
+        window_query(text, engine().static, predicates=predicates if declared else None)[1]: text
+        for text in texts
+    }
     for each in queries:
         batches.admit(each, 0)
     found: dict[WindowQuery, list[PeriodicAnswer]] = {each: [] for each in queries}
-    for number, (begin, end) in enumerate([(10, 13), (13, 15), (15, 28)]):
+    for number, part in enumerate(parts):
         triples: dict[Term, list[StreamedTriple]] = {}
-        for stream, at, (s, p, o) in timeline:
-            if begin <= at < end:
-                of_stream = triples.setdefault(Term(f"<{stream}>"), [])
-                of_stream.append((at, Term(s), Term(p), Term(o)))
-        path = tmp_path / f"{number}.parquet"
+        for stream, at, (s, p, o) in part:
+            of_stream = triples.setdefault(Term(f"<{stream}>"), [])
+            of_stream.append((at, Term(s), Term(p), Term(o)))
+        path = folder / f"{number}.parquet"
         path.write_bytes(batches.parquet(triples))
         known = {stream: [at for at, *_ in each] for stream, each in triples.items()}
         files = {next(iter(triples)): [str(path)]}
-        for query, answers in batches.process(number, files, [*queries], end - 1, timestamps=known):
-            assert not isinstance(answers, ContinuousError)
+        # What comes next may have the same timestamp.
+        end = part[-1][1] - 1 if number < len(parts) - 1 else until
+        for query, answers in batches.process(number, files, [*queries], end, timestamps=known):
+            assert not isinstance(answers, ContinuousError), answers
             found[query] += answers
+        after_batch()
     batches.close()
+    timeline = [each for part in parts for each in part]
     for query, text in queries.items():
-        assert by_instant(found[query]) == by_instant(native(_engine(), text, timeline, 27)), text
+        assert by_instant(found[query]) == by_instant(native(engine(), text, timeline, until)), text
+
+
+# Of a filter or of groups each batch is kept; what is around them is not. Only what is in streams
+# alone, so that it is declared, and nothing static has it.
+IN_PANES = [
+    "SELECT ?s ?w {0} WHERE {{ ?s :value ?v FILTER(?v > {1}) BIND(?v + 1 AS ?w) FILTER(?w < 8) }}",
+    "SELECT * {0} WHERE {{ ?s :value ?v . ?s :in ?z . ?z :limit ?l FILTER(?v > ?l + {1}) }}",
+    "SELECT ?s (COUNT(?v) AS ?n) (MAX(?v) AS ?m) (COUNT(*) AS ?k) {0} "
+    "WHERE {{ ?s :value ?v FILTER(?v != {1}) }} GROUP BY ?s",
+    "SELECT (COUNT(*) AS ?n) (MIN(?s) AS ?m) {0} WHERE {{ ?s :value {1} }}",
+    "SELECT ?z (COUNT(?v) AS ?n) {0} WHERE {{ ?s :value ?v . ?s :in ?z }} GROUP BY ?z "
+    "HAVING (COUNT(?v) > {1})",
+    "SELECT ?b {0} WHERE {{ ?s :value ?v }} GROUP BY (?v > {1} AS ?b)",
+    "SELECT ?s (COUNT(DISTINCT ?v) AS ?n) (SUM(?v) AS ?k) {0} "
+    "WHERE {{ ?s :value ?v FILTER(?v > {1}) }} GROUP BY ?s",
+    "SELECT * {0} WHERE {{ {{ ?s :value ?v FILTER(?v > {1}) }} UNION {{ ?s :in ?z }} "
+    "OPTIONAL {{ ?s :value ?w FILTER(?w < 3) }} "
+    "FILTER NOT EXISTS {{ ?t :value ?v . ?t :in :y FILTER(?v < 7) }} }}",
+    "SELECT ?s ?n {0} WHERE {{ ?s :value ?v FILTER(?v > {1}) "
+    "{{ SELECT ?s (COUNT(?o) AS ?n) WHERE {{ ?s :value ?o }} GROUP BY ?s }} }}",
+    "ASK {0} WHERE {{ ?s :value ?v FILTER(?v > 6 && ?v != {1}) }}",
+    "SELECT DISTINCT ?z {0} WHERE {{ ?s :value ?v . ?s :in ?z FILTER(?v > {1}) }} ORDER BY ?z",
+]
+
+
+@examples(8, fixtures=True)
+@given(
+    st.sampled_from(IN_PANES),
+    st.tuples(st.integers(4, 30), st.integers(1, 4)),
+    st.lists(st.lists(elements, min_size=1, max_size=5), min_size=3, max_size=6),
+)
+def test_what_is_kept_of_the_batches_of_a_server(
+    spark: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    pattern: str,
+    window: tuple[int, int],
+    parts: list[list[Element]],
+) -> None:
+    """Two queries that differ in a constant have one plan."""
+    session_settings(spark)
+    monkeypatch.setattr("tpf_server.continuous.spark.batches._PANED", 2)
+    monkeypatch.setattr("tpf_server.continuous.spark.batches._MERGED", 3)
+    folder = tmp_path_factory.mktemp("batches")
+    windows = (
+        f"FROM STREAM :s1 [RANGE {window[0]}ms STEP {window[1]}ms] "
+        "FROM NAMED STREAM :s2 [RANGE 9ms STEP 3ms]"
+    )
+    texts = [PREFIX + pattern.format(windows, constant) for constant in (1, 2)]
+    timeline = iter(_timeline([each for part in parts for each in part]))
+    timed = [[next(timeline) for _ in part] for part in parts]
+    until = timed[-1][-1][1] + 4
+    _check_batches_of_a_server(spark, folder, texts, timed, until, declared=True)
+
+
+def test_what_is_lost_of_batches_is_computed_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_settings(spark)
+    monkeypatch.setattr("tpf_server.continuous.spark.batches._PANED", 2)
+    failures: list[bool] = []
+    forget = SharedPlan.forget
+    monkeypatch.setattr(
+        SharedPlan, "forget", lambda plan: failures.append(forget(plan)) or failures[-1]
+    )
+
+    def lose() -> None:
+        for each in spark.sparkContext._jsc.getPersistentRDDs().values():
+            each.unpersist(True)
+
+    window = "FROM STREAM :s1 [RANGE 9ms STEP 1ms] "
+    texts = [PREFIX + pattern.format(window, 1) for pattern in (IN_PANES[0], IN_PANES[2])]
+    timeline = [each for each in FIXED if each[0] == "http://e/s1"]
+    _check_batches_of_a_server(
+        spark, tmp_path, texts, [[each] for each in timeline], 24, lose, declared=True
+    )
+    assert failures.count(True) >= len(texts)
 
 
 @pytest.mark.parametrize(("few", "in_memory"), [(1, range(2)), (1_000, range(2, 6))])
