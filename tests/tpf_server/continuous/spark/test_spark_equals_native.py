@@ -329,11 +329,11 @@ IN_PANES = [
 ]
 
 
-@examples(8, fixtures=True)
+@examples(3, fixtures=True)
 @given(
     st.sampled_from(IN_PANES),
     st.tuples(st.integers(4, 30), st.integers(1, 4)),
-    st.lists(st.lists(elements, min_size=1, max_size=5), min_size=3, max_size=6),
+    st.lists(st.lists(elements, min_size=1, max_size=5), min_size=3, max_size=5),
 )
 def test_what_is_kept_of_the_batches_of_a_server(
     spark: Any,
@@ -374,12 +374,11 @@ def test_what_is_lost_of_batches_is_computed_again(
         for each in spark.sparkContext._jsc.getPersistentRDDs().values():
             each.unpersist(True)
 
-    window = "FROM STREAM :s1 [RANGE 9ms STEP 1ms] "
-    texts = [PREFIX + pattern.format(window, 1) for pattern in (IN_PANES[0], IN_PANES[2])]
+    window = "FROM STREAM :s1 [RANGE 9ms STEP 3ms] "
+    texts = [PREFIX + pattern.format(window, 1) for pattern in (IN_PANES[0], IN_PANES[3])]
     timeline = [each for each in FIXED if each[0] == "http://e/s1"]
-    _check_batches_of_a_server(
-        spark, tmp_path, texts, [[each] for each in timeline], 24, lose, declared=True
-    )
+    parts = [timeline[:3], timeline[3:5], timeline[5:]]
+    _check_batches_of_a_server(spark, tmp_path, texts, parts, 24, lose, declared=True)
     assert failures.count(True) >= len(texts)
 
 
