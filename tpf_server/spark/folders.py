@@ -31,8 +31,8 @@ class Folder(Protocol):
     def names(self) -> list[str]:
         """Return the names of complete files, in order."""
 
-    def read(self, name: str) -> str:
-        """Return the text of a file, or raise `OSError` (of a URL: `SparkError`)."""
+    def read(self, name: str) -> bytes:
+        """Return the content of a file, or raise `OSError` (of a URL: `SparkError`)."""
 
     def write(self, name: str, text: Iterable[str | bytes]) -> None:
         """Replace a file atomically."""
@@ -62,8 +62,8 @@ class LocalFolder:
             return []
         return sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
 
-    def read(self, name: str) -> str:
-        return (self.path / name).read_text(encoding="utf-8")
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
 
     def write(self, name: str, text: Iterable[str | bytes]) -> None:
         """See `Folder`; the file is then on the disk."""
@@ -104,11 +104,11 @@ class _HadoopFolder:
             results = [str(each.getPath().getName()) for each in self._files.listStatus(self._path)]
             return sorted(name for name in results if not name.startswith("."))
 
-    def read(self, name: str) -> str:
+    def read(self, name: str) -> bytes:
         with self._told(f"{self.url}/{name}"):
             stream = self._files.open(self._in(name))
             try:
-                return str(self._java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+                return bytes(self._java.org.apache.commons.io.IOUtils.toByteArray(stream))
             finally:
                 stream.close()
 

@@ -27,7 +27,7 @@ def check_that_nothing_is_left(folder: Folder, path: Path, process: int) -> None
     folder.write("old", ["as it was"])
     with pytest.raises(RuntimeError, match="broken"):
         folder.write("old", broken(50_000))
-    assert folder.read("old") == "as it was"
+    assert folder.read("old") == b"as it was"
     assert folder.names() == ["old"]
     assert [name for name in os.listdir(path) if ".new" in name] == []
     opened = [os.readlink(each) for each in Path(f"/proc/{process}/fd").iterdir() if each.exists()]

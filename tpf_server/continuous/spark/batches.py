@@ -61,6 +61,7 @@ from tpf_server.continuous.spark.translation import (
     Translation,
     column,
 )
+from tpf_server.spark.folders import Folder
 
 _TERM = (
     r'(?:<<\([^\n]+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
@@ -475,7 +476,7 @@ class Progress:
     """Counts of a run.
 
     Args:
-        late: elements that came after an instant that should have seen them.
+        late: elements that came after an instant of theirs.
         malformed: lines that were left out.
     """
 
@@ -500,6 +501,7 @@ class MicroBatches:
     """The elements of streams, and the queries over them.
 
     Args:
+        answers: where executors write them.
         waits: of queries.
         strict: a malformed line is an error; otherwise it is counted.
 
@@ -508,9 +510,15 @@ class MicroBatches:
     """
 
     def __init__(
-        self, session: SparkSession, waits: Waits = NO_WAITS, *, strict: bool = True
+        self,
+        session: SparkSession,
+        answers: Folder,
+        waits: Waits = NO_WAITS,
+        *,
+        strict: bool = True,
     ) -> None:
         self.progress = Progress()
+        self._written = answers
         self.malformed: DataFrame | None = None
         self._session = session
         self._streams: defaultdict[Term, StreamClock] = defaultdict(StreamClock)
@@ -522,7 +530,7 @@ class MicroBatches:
         self._compared_from: int | None = None
 
     def admit(self, query: WindowQuery, number: int) -> None:
-        """Let a query see batches from this number on, which is the next."""
+        """Let a query see batches from this number on, the next."""
         query.since = number
         # What only others see must not hide what comes again.
         self._repetitions = Repetitions()
@@ -568,7 +576,7 @@ class MicroBatches:
     ) -> list[Answered]:
         """Take files of streams, of which all up to `told` have come; answer what is due.
 
-        Where the `timestamps` of all elements are known, there is one file, of `parquet`.
+        With `timestamps` of all elements there is one file, of `parquet`.
 
         Raises:
             ContinuousError: a malformed line.
@@ -743,18 +751,22 @@ class MicroBatches:
             tasks = min(tasks, self._session.sparkContext.defaultParallelism)
             self._session.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
-            table = reduce(DataFrame.unionAll, numbered).toArrow()
+            # Not to the driver, whose Java could not hold them all.
+            frame = reduce(DataFrame.unionAll, numbered)
+            frame.write.parquet(self._written.url, mode="overwrite")
         except (PySparkException, Py4JJavaError) as error:
             if len(due) > 1:
                 return [self._rows([each])[0] for each in due]
             if due[0].plan.forget():
                 # An executor may be lost, and what it had of batches.
                 return self._rows([due[0]._replace(frame=due[0].answer())])
-            if isinstance(error, PySparkException):
-                return [failure(error)]
-            raise
-        for *row, number in zip(*(each.to_pylist() for each in table), strict=True):
-            result[number].append(row)
+            return [failure(error)]
+        for name in self._written.names():
+            if name.endswith(".parquet"):
+                table = pq.read_table(pa.BufferReader(self._written.read(name)))
+                for *row, number in zip(*(each.to_pylist() for each in table), strict=True):
+                    result[number].append(row)
+        self._written.remove()
         return result
 
     # ------------------------------------------------------------------------------ elements
@@ -789,11 +801,18 @@ class MicroBatches:
             self._retained = [*rest[:index], merged, *rest[index:]]
 
 
-def failure(error: PySparkException) -> ContinuousError:
+def failure(error: Exception) -> ContinuousError:
     """Say in a line why a job failed."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.getMessage())
+    lines = text.strip().splitlines() or [type(error).__name__]
     # Of an exception in a worker the traceback follows.
-    reason = lines[-1] if "Python worker" in lines[0] else lines[0]
+    is_python = "Python worker" in lines[0] or lines[0].startswith("Traceback")
+    reason = lines[-1] if is_python else lines[0]
     return ContinuousError(f"the run on Spark failed: {reason}")
 
 

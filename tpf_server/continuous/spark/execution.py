@@ -187,7 +187,7 @@ class ResultFiles:
 
     def _lines(self, name: str) -> list[str]:
         # Not `splitlines`: literals may have what that takes for line ends, as U+2028.
-        return self._results.read(name).split("\n")[:-1]
+        return self._results.read(name).decode().split("\n")[:-1]
 
     def _files(self) -> list[str]:
         return [name for name in self._results.names() if name.endswith(".ndjson")]
@@ -410,7 +410,9 @@ class SparkExecution:
     def _opened(self, most: int | None) -> tuple[MicroBatches, Callable[[], bool]]:
         """Resume; return what takes the next batch, and tells if there was one."""
         _, query = self._window_query()
-        batches = MicroBatches(self._session, self._waits, strict=self._strict)
+        batches = MicroBatches(
+            self._session, self._folder.inner("answers"), self._waits, strict=self._strict
+        )
         self.results.make()
         folders = {stream: folder_of(path, self._session) for stream, path in self._streams.items()}
         for folder in folders.values():
@@ -426,7 +428,7 @@ class SparkExecution:
             )
         if _NAME not in names:
             self._folder.write(_NAME, [token_hex(12)])
-        identity = self._folder.read(_NAME)
+        identity = self._folder.read(_NAME).decode()
         noted: dict[int, dict[Term, list[str]]] = {
             int(name.partition(".")[0]): json.loads(log.read(name)) for name in log.names()
         }

@@ -298,7 +298,7 @@ class SparkExecutor:
             with self._started() as session:
                 folder = folder_of(job.place, session)
                 folder.make()
-                job.batches = MicroBatches(session, job.waits)
+                job.batches = MicroBatches(session, folder.inner("answers"), job.waits)
                 job.watch = self._watch
             with asking_java():
                 self._batches(job, folder)

@@ -25,6 +25,7 @@ from tpf_server.continuous.spark.batches import (
     WindowQuery,
 )
 from tpf_server.continuous.spark.execution import SparkExecution, punctuate, window_query
+from tpf_server.spark.folders import LocalFolder
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -225,7 +226,9 @@ def test_queries_that_differ_in_constants(spark: Any, tmp_path: Path, name: str)
         assert len({each.shape for each in queries}) == 1
         group = token_hex(8)
         spark.sparkContext.setJobGroup(group, "counted")
-        result = dict(MicroBatches(spark).process(0, paths, queries, 27))
+        result = dict(
+            MicroBatches(spark, LocalFolder(tmp_path / "answers")).process(0, paths, queries, 27)
+        )
         answers = [result[query] for query in queries]
         assert not any(isinstance(each, ContinuousError) for each in answers), answers
         return answers, len(tracker.getJobIdsForGroup(group))
@@ -277,7 +280,7 @@ def _check_batches_of_a_server(
         result.add(static)
         return result
 
-    batches = MicroBatches(spark)
+    batches = MicroBatches(spark, LocalFolder(folder / "answers"))
     queries = {
         window_query(text, engine().static, predicates=predicates if declared else None)[1]: text
         for text in texts
@@ -399,7 +402,7 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
         for v in range(number % 5)
     ]
     stream = Term("<http://e/s1>")
-    batches = MicroBatches(spark)
+    batches = MicroBatches(spark, LocalFolder(tmp_path / "answers"))
     queries = [window_query(text, _engine().static)[1] for _ in range(2)]
     batches.admit(queries[0], 0)
     kept = spark.sparkContext._jsc.getPersistentRDDs
@@ -451,7 +454,7 @@ def test_spark_keeps_nothing_of_runs_that_ended_and_of_plans_that_others_replace
         window_query(PREFIX + pattern.format(WINDOWS, each), static, predicates=declared)[1]
         for each in constants
     ]
-    batches = MicroBatches(spark)
+    batches = MicroBatches(spark, LocalFolder(tmp_path / "answers"))
     batches.process(0, paths, queries[:1], 27)
     batches.process(1, paths, queries, 27)
     batches.process(2, {}, queries, 33)
