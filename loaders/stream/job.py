@@ -194,7 +194,7 @@ def _identity(checkpoint: Folder) -> str:
 
     if _IDENTITY not in checkpoint.names():
         checkpoint.write(_IDENTITY, [f"stream-{token_hex(12)}"])
-    return checkpoint.read(_IDENTITY)
+    return checkpoint.read(_IDENTITY).decode()
 
 
 def _mapped(mapping: RecordMapping, batches: Iterator[Any]) -> Iterator[Any]:
