@@ -385,6 +385,7 @@ class SharedPlan:
         # As data: literals would be compiled.
         table = self._values(moments, f"{AT}, {BIT}")
         since = sql.broadcast(self._values(f"({first}L)", "first"))
+        content = content.select(*_ELEMENT, "from", "to")
         if bits:
             content = _with_bits(content.crossJoin(since), common, "`from`", "`to`")
         queries = self._session.range(0, len(self.queries), 1, 1).selectExpr(
