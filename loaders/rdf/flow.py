@@ -6,7 +6,6 @@ is an Arrow function or an exchange by partition, under its name in Spark's plan
 
 import pickle
 import secrets
-import struct
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -153,12 +152,13 @@ class _LocalFlow(Flow[ValueT]):
 
 
 ROW_BYTES: Final = 1 << 20
-"""The most bytes of a value in a row, before they are compressed."""
+"""The most bytes of a value in a row."""
 # Java copies what it moves several times, and hands bytes to Python one by one.
 _CODEC: Final = pa.Codec("zstd", compression_level=1)
-_SIZE: Final = struct.Struct("<I")
 
-_COLUMNS: Final = "partition int, kind string, value bigint, pieces int, piece int, content binary"
+_COLUMNS: Final = (
+    "partition int, kind string, value bigint, pieces int, piece int, size int, content binary"
+)
 _SCHEMA: Final = arrow_schema(_COLUMNS)
 
 
@@ -194,7 +194,13 @@ class _SparkFlow(Flow[ValueT]):
         # A message without a value for each partition, because there may be no others.
         numbers = self._rows.sparkSession.range(0, partitions, 1, 1)
         every = numbers.selectExpr(
-            "int(id) partition", "'' kind", "0L value", "0 pieces", "0 piece", "X'' content"
+            "int(id) partition",
+            "'' kind",
+            "0L value",
+            "0 pieces",
+            "0 piece",
+            "0 size",
+            "X'' content",
         )
         sent = self._frame.unionAll(every).repartitionById(partitions, col("partition"))
         return self._with(sent, _Steps(_gathered))
@@ -274,14 +280,14 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 def joined(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
     """Yield partitions and values of rows, whose pieces come in any order."""
     begun: defaultdict[int, dict[int, Any]] = defaultdict(dict)
-    for partition, _, value, pieces, piece, content in rows:
+    for partition, _, value, pieces, piece, size, content in rows:
         if not pieces:
             yield partition, None
             continue
-        begun[value][piece] = content
+        begun[value][piece] = content if len(content) == size else _CODEC.decompress(content, size)
         if len(begun[value]) == pieces:
             contents = begun.pop(value)
-            whole = b"".join(_expanded(contents[number]) for number in range(pieces))
+            whole = b"".join(contents[number] for number in range(pieces))
             # Only our own tasks and driver write them.
             yield partition, pickle.loads(whole)  # noqa: S301
     assert not begun, "pieces of values are missing"
@@ -294,10 +300,7 @@ def pieces_of(partition: int, value: object) -> Iterator[pa.RecordBatch]:
     same = partition, type(value).__name__, secrets.randbits(63), len(starts)
     for piece, start in enumerate(starts):
         part = content[start : start + ROW_BYTES]
-        row = (*same, piece, _SIZE.pack(len(part)) + _CODEC.compress(part, asbytes=True))
+        # What does not get shorter stays as it is.
+        shorter = min(part, _CODEC.compress(part, asbytes=True), key=len)
+        row = (*same, piece, len(part), shorter)
         yield pa.record_batch([[each] for each in row], schema=_SCHEMA)
-
-
-def _expanded(content: bytes | pa.Buffer) -> pa.Buffer:
-    part = memoryview(content)
-    return _CODEC.decompress(part[_SIZE.size :], *_SIZE.unpack(part[: _SIZE.size]))
