@@ -51,9 +51,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "tpf_server.continuous.runtime": {"numpy", "pyarrow", "pyoxigraph"},
     "tpf_server.continuous.languages": set(),
-    "tpf_server.continuous.spark": {
-        "numpy", "py4j", "pyarrow", "pyspark", "requests", "urllib3",
-    },
+    "tpf_server.continuous.spark": {"numpy", "pyarrow", "pyspark", "requests", "urllib3"},
     "tpf_server.continuous": {
         "flask", "pyarrow", "pyoxigraph", "requests", "typer", "uritemplate", "urllib3",
     },

@@ -12,6 +12,7 @@ from typing import ClassVar
 # Errors of starting Spark, each one line for the user.
 #
 # SparkError                   Spark is not available, did not start, or gave up
+# ├── SparkJobError            a job failed
 # ├── SparkSettingError        a setting that there is not
 # └── SparkMissingError        something that Spark needs is not installed
 #     └── JavaNotFoundError    no Java of a version that Spark can use
@@ -22,6 +23,10 @@ class SparkError(Exception):
 
     exit_status: ClassVar[int] = 1
     """With which a command ends that raises it."""
+
+
+class SparkJobError(SparkError):
+    """A job failed, or Spark refused it."""
 
 
 class SparkSettingError(SparkError, ValueError):

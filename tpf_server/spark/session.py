@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from annotations.wording import how_to_install
-from tpf_server.spark.java import SparkError, SparkMissingError, SparkSettingError, find_java
+from tpf_server.spark.java import (
+    SparkError,
+    SparkJobError,
+    SparkMissingError,
+    SparkSettingError,
+    find_java,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -237,13 +243,24 @@ class ExecutorWatch:
 
 @contextlib.contextmanager
 def java_answers() -> Iterator[None]:
-    """Raise `SparkError` where Java has ended within the block."""
+    """Raise `SparkJobError` where a job fails, and `SparkError` where Java has ended."""
     from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         yield
-    except Py4JJavaError:
-        raise
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if isinstance(error, Py4JJavaError):
+            cause = error.java_exception
+            while cause.getCause() is not None:
+                cause = cause.getCause()
+            text = str(cause.getMessage())
+        lines = text.strip().splitlines() or [type(error).__name__]
+        # Of an exception in a worker the traceback follows.
+        is_python = "Python worker" in lines[0] or lines[0].startswith("Traceback")
+        reason = lines[-1] if is_python else lines[0]
+        raise SparkJobError(f"the run on Spark failed: {reason}") from error
     except (Py4JError, ConnectionError) as error:
         raise SparkError(JAVA_ENDED) from error
 

@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
@@ -54,14 +52,16 @@ from tpf_server.continuous.spark.translation import (
     BIT,
     INSIDE,
     RANK,
-    TIMES,
     Evaluations,
     Frame,
     LeafFrames,
     Translation,
     column,
+    merged,
 )
 from tpf_server.spark.folders import Folder
+from tpf_server.spark.java import SparkJobError
+from tpf_server.spark.session import java_answers
 
 _TERM = (
     r'(?:<<\([^\n]+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
@@ -276,8 +276,9 @@ class KeptPanes:
             if len(same) < _MERGED:
                 break
             seen = frozenset(number for each in same for number in each.batches)
-            merged = _Pane(level + 1, seen, _checkpointed(_counted(_united(same))))
-            panes = [merged, *(each for each in panes if each.level != level)]
+            frame = _united(same)
+            larger = _Pane(level + 1, seen, _checkpointed(replace(frame, data=merged(frame.data))))
+            panes = [larger, *(each for each in panes if each.level != level)]
         self._known[name] = panes
         return _united(panes)
 
@@ -286,13 +287,6 @@ def _united(panes: Sequence[_Pane]) -> Frame:
     frame = panes[0].frame
     data = reduce(DataFrame.unionAll, [each.frame.data for each in panes])
     return replace(frame, data=data.coalesce(data.sparkSession.sparkContext.defaultParallelism))
-
-
-def _counted(frame: Frame) -> Frame:
-    names = [name for name in frame.data.columns if name != TIMES]
-    if len(names) == len(frame.data.columns):
-        return frame
-    return replace(frame, data=frame.data.groupBy(*names).agg(sql.sum(TIMES).alias(TIMES)))
 
 
 def _checkpointed(frame: Frame) -> Frame:
@@ -754,14 +748,15 @@ class MicroBatches:
         try:
             # Not to the driver, whose Java could not hold them all.
             frame = reduce(DataFrame.unionAll, numbered)
-            frame.write.parquet(self._written.url, mode="overwrite")
-        except (PySparkException, Py4JJavaError) as error:
+            with java_answers():
+                frame.write.parquet(self._written.url, mode="overwrite")
+        except SparkJobError as error:
             if len(due) > 1:
                 return [self._rows([each])[0] for each in due]
             if due[0].plan.forget():
                 # An executor may be lost, and what it had of batches.
                 return self._rows([due[0]._replace(frame=due[0].answer())])
-            return [failure(error)]
+            return [ContinuousError(str(error))]
         for name in self._written.names():
             if name.endswith(".parquet"):
                 table = pq.read_table(pa.BufferReader(self._written.read(name)))
@@ -800,21 +795,6 @@ class MicroBatches:
             index = self._retained.index(same[0])
             rest = [each for each in self._retained if each not in same]
             self._retained = [*rest[:index], merged, *rest[index:]]
-
-
-def failure(error: Exception) -> ContinuousError:
-    """Say in a line why a job failed."""
-    text = str(error)
-    if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        text = str(cause.getMessage())
-    lines = text.strip().splitlines() or [type(error).__name__]
-    # Of an exception in a worker the traceback follows.
-    is_python = "Python worker" in lines[0] or lines[0].startswith("Traceback")
-    reason = lines[-1] if is_python else lines[0]
-    return ContinuousError(f"the run on Spark failed: {reason}")
 
 
 def _parsed(text: DataFrame, stream: Term) -> DataFrame:

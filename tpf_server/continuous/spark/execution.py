@@ -15,7 +15,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from annotations.terms import QuadPattern, Term, Variable
@@ -46,7 +45,6 @@ from tpf_server.continuous.spark.batches import (
     Progress,
     SharedPlan,
     WindowQuery,
-    failure,
 )
 from tpf_server.spark.folders import Folder, LocalFolder, folder_of
 from tpf_server.spark.java import SparkError
@@ -79,8 +77,6 @@ def asking_java() -> Iterator[None]:
             yield
     except SparkError as error:
         raise ContinuousError(str(error)) from error
-    except PySparkException as error:
-        raise failure(error) from error
 
 
 class SparkRun:

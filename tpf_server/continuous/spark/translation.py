@@ -472,10 +472,13 @@ class LeafFrames:
 # Set functions in Spark SQL. Sums of integers and decimals are exact; errors are null.
 
 _ARGUMENT = "argument"
-TIMES = "times"
+_TIMES = "times"
 """The column of how many rows have an argument."""
+_PARTS = (_TIMES, "exact", "floating", "highest", "failures", "inexact")
+"""Columns of parts of sums and counts; those of several rows make one, see `merged`."""
 _BY_VALUE = frozenset({"COUNT", "MIN", "MAX", "SAMPLE"})
 """Set functions that need each argument once, and how often it is there."""
+_SUMS = frozenset({"SUM", "AVG"})
 _FLOAT = 2
 """The rank of xsd:float; see `terms.rank`."""
 
@@ -499,11 +502,45 @@ def rows_to_group(
         rows = frame.data.select(*frame.time, *named, argument.alias(_ARGUMENT))
         if aggregate.distinct:
             rows = distinct(replace(frame, data=rows)).data
-        elif INSIDE in frame.time and aggregate.name in _BY_VALUE:
+        by_value = INSIDE in frame.time and aggregate.name in _BY_VALUE and not aggregate.distinct
+        if aggregate.name in _SUMS:
+            rows = rows.withColumns(_parts(sql.col(_ARGUMENT))).drop(_ARGUMENT)
+        elif by_value:
+            rows = rows.withColumn(_TIMES, sql.lit(1))
+        if INSIDE in rows.columns:
             # Most rows of a window that slides are inside at the same instants.
-            rows = rows.groupBy(*rows.columns).agg(sql.count("*").alias(TIMES))
+            rows = merged(rows)
         result.append(replace(frame, data=rows))
     return result or [distinct(replace(frame, data=frame.data.select(*frame.time, *named)))]
+
+
+def merged(data: DataFrame) -> DataFrame:
+    """Make one row of those that differ in parts of sums and counts alone."""
+    parts = [name for name in _PARTS if name in data.columns]
+    if not parts:
+        return data
+    names = [name for name in data.columns if name not in parts]
+    return data.groupBy(*names).agg(*(_merged(name).alias(name) for name in parts))
+
+
+def _merged(part: str) -> Column:
+    if part == "exact":
+        return sql.try_sum(part)
+    if part == "inexact":
+        # Of more digits than Spark's decimals have there is no exact sum.
+        overflow = (sql.count("exact") > 0) & sql.try_sum("exact").isNull()
+        return sql.sum(part) + overflow.cast("long")
+    return sql.max(part) if part == "highest" else sql.sum(part)
+
+
+def _parts(term: Column) -> dict[str, Column]:
+    kind, number, exact = terms.rank(term), terms.number(term), terms.exact_number(term)
+    inexact = sql.coalesce((kind < _FLOAT) & exact.isNull(), sql.lit(False))
+    values = (
+        term.isNotNull().cast("long"), exact, number, kind, number.isNull().cast("long"),
+        inexact.cast("long"),
+    )  # fmt: skip
+    return dict(zip(_PARTS, values, strict=True))
 
 
 def grouped_frame(
@@ -514,7 +551,7 @@ def grouped_frame(
     shared = [*frame.time, *(f"key{index}" for index in range(keys))]
     result: DataFrame | None = None
     for (variable, aggregate), each in zip(aggregates, rows, strict=False):
-        value = _value(aggregate, TIMES in each.data.columns).alias(column(variable))
+        value = _value(aggregate, _TIMES in each.data.columns).alias(column(variable))
         data = each.by_instant().data.groupBy(*shared).agg(value)
         if result is None:
             result = data
@@ -538,7 +575,7 @@ def _value(aggregate: Aggregate, counted: bool) -> Column:
     term = sql.col(_ARGUMENT)
     match aggregate.name:
         case "COUNT" if counted:
-            some = sql.sum(sql.when(term.isNotNull(), sql.col(TIMES)))
+            some = sql.sum(sql.when(term.isNotNull(), sql.col(_TIMES)))
             return terms.integer(sql.coalesce(some, sql.lit(0)))
         case "COUNT":
             return terms.integer(sql.count(term))
@@ -555,23 +592,19 @@ def _value(aggregate: Aggregate, counted: bool) -> Column:
             joined = sql.array_join(sql.sort_array(sql.collect_list(texts)), separator)
             value = sql.concat(sql.lit('"'), joined, sql.lit('"'))
             return sql.when(sql.count_if(texts.isNull()) == 0, value)
-    kind, number, exact = terms.rank(term), terms.number(term), terms.exact_number(term)
-    # Of more digits than Spark's decimals have there is no exact sum.
-    total = sql.when(sql.count_if((kind < _FLOAT) & exact.isNull()) == 0, sql.try_sum(exact))
-    floating = sql.sum(number)
-    highest = sql.max(kind)
-    failures = sql.count_if(number.isNull())
     if aggregate.name == "MEDIAN":
         ordered = sql.sort_array(sql.collect_list(sql.struct(terms.order_key(term), term)))
         count = sql.count(term)
         low = sql.get(ordered, sql.floor((count - 1) / 2).cast("int"))[_ARGUMENT]
         high = sql.get(ordered, sql.floor(count / 2).cast("int"))[_ARGUMENT]
         middle = sql.when(low == high, low).otherwise(_called(_middle, low, high))
-        return sql.when(failures == 0, middle)
+        return sql.when(sql.count_if(terms.number(term).isNull()) == 0, middle)
+    count, total, floating, highest, failures, inexact = map(_merged, _PARTS)
+    total = sql.when(inexact == 0, total)
     if aggregate.name == "AVG":
-        exact = _called(_average, total.cast("string"), sql.count(term))
-        mean = _called(_floating, floating, highest, sql.count(term))
-        value = sql.when(highest < 2, exact).otherwise(mean)
+        exact = _called(_average, total.cast("string"), count)
+        mean = _called(_floating, floating, highest, count)
+        value = sql.when(highest < _FLOAT, exact).otherwise(mean)
     else:
         value = (
             sql.when(highest == 0, terms.integer(total.cast("decimal(38,0)")))
@@ -858,8 +891,9 @@ class Translation:
         return replace(frame, data=data, schema=(*frame.schema, pattern.variable))
 
     def _group(self, pattern: Group) -> Frame:
+        mergeable = _BY_VALUE | _SUMS
         counted = all(
-            each.name in _BY_VALUE and not each.distinct for _, each in pattern.aggregates
+            each.name in mergeable and not each.distinct for _, each in pattern.aggregates
         )
         simple = all(first_exists(each) is None for _, each in (*pattern.keys, *pattern.aggregates))
         if pattern.aggregates and counted and simple and self._is_of_elements(pattern.input):

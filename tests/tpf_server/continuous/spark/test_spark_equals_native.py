@@ -320,6 +320,11 @@ IN_PANES = [
     "SELECT ?z (COUNT(?v) AS ?n) {0} WHERE {{ ?s :value ?v . ?s :in ?z }} GROUP BY ?z "
     "HAVING (COUNT(?v) > {1})",
     "SELECT ?b {0} WHERE {{ ?s :value ?v }} GROUP BY (?v > {1} AS ?b)",
+    "SELECT ?s (SUM(?v) AS ?n) (AVG(?w) AS ?m) {0} "
+    "WHERE {{ ?s :value ?v BIND(IF(?v < {1}, ?v / 4, IF(?v > 6, ?v * 0.5e0, ?v)) AS ?w) }} "
+    "GROUP BY ?s",
+    "SELECT (SUM(?o) AS ?n) (AVG(?v) AS ?m) {0} "
+    "WHERE {{ ?s :value ?v BIND(IF(?v = {1}, STR(?v), ?v) AS ?o) FILTER(?v < 7) }}",
     "SELECT ?s (COUNT(DISTINCT ?v) AS ?n) (SUM(?v) AS ?k) {0} "
     "WHERE {{ ?s :value ?v FILTER(?v > {1}) }} GROUP BY ?s",
     "SELECT * {0} WHERE {{ {{ ?s :value ?v FILTER(?v > {1}) }} UNION {{ ?s :in ?z }} "
