@@ -6,14 +6,12 @@ import os
 import shutil
 import subprocess
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from annotations.whole_files import replaced_path
 from experiments.errors import UnavailableError
 
-_SCRIPT = "tests/peers/install"
-_INSTALL = f"run {_SCRIPT}"
+_INSTALL = "run tests/peers/install"
 _COMUNICA_NODE = 22
 
 
@@ -117,18 +115,6 @@ def nginx() -> str:
     return program("nginx", "nginx", "/usr/sbin")
 
 
-def python_with(name: str) -> str:
-    """Return the peers' Python that has a package, or raise `UnavailableError`."""
-    if _python_version(name) is None:
-        raise UnavailableError(f"{name} is not in an environment for peers: PATHWAY=1 {_SCRIPT}")
-    return str(_folder() / "python/bin/python")
-
-
-def _python_version(name: str) -> str | None:
-    paths = [str(path) for path in (_folder() / "python").glob("lib/python*/site-packages")]
-    return next((each.version for each in metadata.distributions(name=name, path=paths)), None)
-
-
 def versions() -> dict[str, str]:
     """Return the versions of the installed peers."""
     result = {f"Node ({place})": version for place, version in _named_nodes()}
@@ -138,7 +124,7 @@ def versions() -> dict[str, str]:
             result[name] = str(manifest["version"])
         except UnavailableError:
             result[name] = "not here"
-    return result | {"pathway": _python_version("pathway") or "not here"}
+    return result
 
 
 def _named_nodes() -> list[tuple[str, str]]:

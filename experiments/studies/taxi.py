@@ -1,28 +1,20 @@
 """``taxi``: the DEBS 2015 challenge, from its file of trips to its files of answers.
 
-Source: paper 001, section 4, table 1. Pathway counts the trips of each route for comparison.
+Source: paper 001, section 4, table 1.
 """
 
-import csv
 import gc
-import io
-import json
-import os
-import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from experiments.errors import MeasurementError
-from experiments.harness import peers
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
 from experiments.harness.items import (
@@ -50,14 +42,11 @@ from experiments.workloads.taxi import (
 )
 from experiments.workloads.taxi_files import (
     ChallengeAnswers,
-    Route,
     as_trips,
-    best_routes,
     frequent_routes_anew,
     profitable_areas_anew,
     read_trips,
     recorded_file,
-    route_counts,
     write_trips,
 )
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
@@ -77,61 +66,6 @@ _COLUMNS: Final = {
 }  # fmt: skip
 _PUBLISHED: Final = {"Q1": (65.77, 22.0), "Q2": (69.02, 68.0), "Q1 and Q2": (76.64, None)}
 """CQELS: seconds for two million trips, and the mean delay in µs."""
-
-
-PATHWAY: Final = "Pathway"
-COMMITS: Final = {PATHWAY: 1, f"{PATHWAY}, 1,000 trips a commit": 1000}
-"""How many trips have their answer at once, by way."""
-_PROGRAM: Final = Path(__file__).with_name("native") / "pathway_routes.py"
-_LONGEST_SECONDS: Final = 3600
-
-
-class PeerCounts(NamedTuple):
-    """A peer's counts by route in the last window, and its wall and CPU time."""
-
-    version: str
-    seconds: float
-    cpu_seconds: float
-    counts: Counter[Route]
-
-
-def counted_by_pathway(path: Path, minutes: int, commit: int, folder: Path) -> PeerCounts:
-    """Let Pathway count the trips of routes, with one worker."""
-    changes = folder / "changes.csv"
-    settings = {name: text for name, text in os.environ.items() if not name.startswith("PATHWAY_")}
-    done = subprocess.run(  # noqa: S603
-        [
-            peers.python_with("pathway"), str(_PROGRAM),
-            str(path), str(minutes), str(commit), str(changes),
-        ],
-        env=settings | {"PATHWAY_THREADS": "1"}, capture_output=True, text=True,
-        timeout=_LONGEST_SECONDS, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise MeasurementError(f"Pathway failed: {done.stderr.strip()[-400:]}")
-    counted = json.loads(done.stdout)
-    last: Counter[Route] = Counter()
-    for _, counts in changed_counts(changes):
-        last = counts
-    return PeerCounts(counted["version"], counted["seconds"], counted["cpu_seconds"], last)
-
-
-def changed_counts(path: Path) -> Iterator[tuple[int, Counter[Route]]]:
-    """Yield the same object of route counts after each commit that changed some."""
-    counts: Counter[Route] = Counter()
-    with path.open(encoding="ascii", newline="") as file:
-        for instant, changes in groupby(csv.DictReader(file), lambda row: int(row["time"])):
-            for row in changes:
-                route = (
-                    int(row["east"]),
-                    int(row["south"]),
-                    int(row["to_east"]),
-                    int(row["to_south"]),
-                )
-                counts[route] += int(row["diff"]) * int(row["trips"])
-                if not counts[route]:
-                    del counts[route]
-            yield instant // 2 - 1, counts
 
 
 class TaxiQuestion(NamedTuple):
@@ -243,7 +177,7 @@ class TaxiQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """Return a group for each file of trips, and one for peers on the first."""
+        """Return a group for each file of trips."""
         sources = [SYNTHETIC, RECORDED, *([FILE] if settings.file else [])]
         for source in sources:
             lengths = settings.minutes[:1] if source == RECORDED else settings.minutes
@@ -268,17 +202,6 @@ class TaxiQueries:
             yield MeasurementGroup(
                 f"{source} trips", partial(_opened, source, settings, run), measurements
             )
-        minutes = settings.minutes[0]
-        yield MeasurementGroup(
-            PATHWAY, partial(_opened_for_peer, settings, run),
-            [
-                Measurement(
-                    {"source": SYNTHETIC, "query": "Q1", "minutes": minutes, "way": way},
-                    partial(_beside_peer, minutes, commit),
-                )
-                for way, commit in COMMITS.items()
-            ],
-        )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
         main = results.where(source=SYNTHETIC)
@@ -349,19 +272,16 @@ def _growth(main: Results, lengths: Sequence[str]) -> float | None:
 
 
 def _compared(main: Results) -> Iterator[Finding]:
-    for way in (ANEW, *COMMITS):
-        chosen = main.where(way=way)
-        factors = {query: chosen.mean("factor", query=query) for query in chosen.distinct("query")}
-        parts = [
-            f"{rounded(factor)} times for {name}" for name, factor in factors.items() if factor
-        ]
-        if parts:
-            same = "differ from ours" if "0" in chosen.distinct("same") else "are the same"
-            yield Finding(
-                f"{way[0].upper()}{way[1:]}: {', '.join(parts)} the CPU of the engine on the same "
-                f"trips; the answers {same}.",
-                headline=True,
-            )
+    chosen = main.where(way=ANEW)
+    factors = {query: chosen.mean("factor", query=query) for query in chosen.distinct("query")}
+    parts = [f"{rounded(factor)} times for {name}" for name, factor in factors.items() if factor]
+    if parts:
+        same = "differ from ours" if "0" in chosen.distinct("same") else "are the same"
+        yield Finding(
+            f"Computed anew: {', '.join(parts)} the CPU of the engine on the same trips; the "
+            f"answers {same}.",
+            headline=True,
+        )
 
 
 @contextmanager
@@ -379,13 +299,6 @@ def _opened(source: str, settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
         raise MeasurementError(f"{path} has no trips")
     single = [trip for block in parsed for trip in as_trips(block)]
     yield OpenedTrips(path, most, run.folder, parsed, single)
-
-
-@contextmanager
-def _opened_for_peer(settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
-    peers.python_with("pathway")
-    with _opened(SYNTHETIC, settings, run) as opened:
-        yield opened
 
 
 @contextmanager
@@ -412,30 +325,6 @@ def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultR
             player.play(read_trips(opened.path, opened.most) if way == "file" else opened.parsed)
         cpu, seconds = time.process_time() - before, time.perf_counter() - begin
     yield _row(len(opened.single), seconds, cpu, player.delays)
-
-
-def _beside_peer(minutes: int, commit: int, opened: Any) -> Iterable[ResultRow]:
-    with ExitStack() as stack:
-        player = Player("Q1", minutes, opened.folder, stack)
-        stack.enter_context(_set_aside())
-        before = time.process_time()
-        player.play(opened.parsed)
-        own = time.process_time() - before
-    peer = counted_by_pathway(opened.path, minutes, commit, opened.folder)
-    listed = io.StringIO()
-    writer = ChallengeAnswers(listed, 2)
-    writer.read(lambda _: (opened.single[-1].pickup, opened.single[-1].dropoff))
-    writer.write(0, best_routes(peer.counts))
-    last = player.paths[0].read_text().splitlines()[-1]
-    yield {
-        **_row(len(opened.single), peer.seconds, peer.cpu_seconds, []),
-        "answers": None, "factor": peer.cpu_seconds / own, "version": peer.version,
-        "same": int(
-            peer.counts == route_counts(opened.single, minutes)
-            # What stands between the times of a trip and the delay.
-            and listed.getvalue().split(",")[2:-1] == last.split(",")[2:-1]
-        ),
-    }  # fmt: skip
 
 
 def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dict[str, Any]:

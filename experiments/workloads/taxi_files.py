@@ -8,7 +8,7 @@ import csv
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN, Context, Decimal
 from functools import lru_cache
@@ -39,29 +39,16 @@ _MINUTE = 60_000
 _ROUTE_CELLS, _AREA_CELLS = 301, 601
 
 
-Route = tuple[int, int, int, int]
-"""The cells of a pick-up and of a drop-off."""
-
-
 def frequent_routes_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_Row]]:
     """Q1: the ten most frequent routes after each trip."""
     for _, window in _windows(trips, _routes(trips), minutes * _MINUTE):
-        yield best_routes(_counted(window))
+        counts = Counter(route for route in window if route is not None)
+        best = nsmallest(10, counts.items(), key=lambda each: (-each[1], each[0]))
+        yield [(*route, count) for route, count in best]
 
 
-def route_counts(trips: Sequence[Trip], minutes: int) -> Counter[Route]:
-    """Count the trips of each route in the window that ends with the last trip."""
-    earliest = trips[-1].at - minutes * _MINUTE
-    return _counted(_routes([trip for trip in trips if trip.at >= earliest]))
-
-
-def best_routes(counts: Mapping[Route, int]) -> list[_Row]:
-    """Q1: the ten most frequent of counted routes."""
-    best = nsmallest(10, counts.items(), key=lambda each: (-each[1], each[0]))
-    return [(*route, count) for route, count in best]
-
-
-def _routes(trips: Iterable[Trip]) -> list[Route | None]:
+def _routes(trips: Iterable[Trip]) -> list[tuple[int, int, int, int] | None]:
+    """Return the cells of each pick-up and drop-off; none where one is outside."""
     result = []
     for trip in trips:
         route = (
@@ -70,10 +57,6 @@ def _routes(trips: Iterable[Trip]) -> list[Route | None]:
         )
         result.append(route if all(0 < part < _ROUTE_CELLS for part in route) else None)
     return result
-
-
-def _counted(window: Iterable[Route | None]) -> Counter[Route]:
-    return Counter(route for route in window if route is not None)
 
 
 def profitable_areas_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_Row]]:

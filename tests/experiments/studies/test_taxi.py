@@ -9,9 +9,7 @@ import pytest
 from experiments.harness.report import write_report
 from experiments.studies.taxi import (
     ANEW,
-    COMMITS,
     FILE,
-    PATHWAY,
     RECORDED,
     TaxiQueries,
     _set_aside,
@@ -24,11 +22,6 @@ from tests.support.reports import Reported, raw_row
 SMALL: dict[str, Any] = {"trips": 150, "minutes": [2], "anew": 120}
 
 
-@pytest.fixture(autouse=True)
-def _without_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TPF_PEERS", str(tmp_path / "none"))
-
-
 def test_from_a_file_of_trips_to_files_of_answers(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(TAXI_VARIABLE, str(tmp_path / "absent.csv"))
     file = tmp_path / "mine.csv"
@@ -37,7 +30,6 @@ def test_from_a_file_of_trips_to_files_of_answers(tmp_path: Path, monkeypatch: A
     results = run(tmp_path / "results", TaxiQueries(), repetitions=1, tables=tables)
     assert results.failures == {}
     assert "absent.csv" in results.left_out[f"{RECORDED} trips"]
-    assert "tests/peers/install" in results.left_out[PATHWAY]
     for query in ("Q1", "Q2", "Q1 and Q2"):
         mine = results.where(source=FILE, query=query)
         assert mine.numbers("trips") == [60.0] * 3
@@ -110,13 +102,3 @@ def test_every_sentence_and_verdict_follows_the_data() -> None:
     assert [other.verdicts[name] for name in looked] == ["differs"] * 4
     assert one.verdicts["Q2 rate"] == "not measured here"
     assert not Reported(TaxiQueries(), []).texts
-
-
-@pytest.mark.parametrize(("same", "verdict"), [(1, "are the same"), (0, "differ from ours")])
-def test_what_is_said_of_a_peer_follows_the_data(same: int, verdict: str) -> None:
-    rows = [row(way, factor=15 / commit, same=same) for way, commit in COMMITS.items()]
-    said = Reported(TaxiQueries(), rows).texts
-    end = f"for Q1 the CPU of the engine on the same trips; the answers {verdict}."
-    assert said == [
-        f"Pathway: 15 times {end}", f"Pathway, 1,000 trips a commit: 0.015 times {end}",
-    ]  # fmt: skip
