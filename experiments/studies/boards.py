@@ -116,8 +116,8 @@ def side(
         if front is not None:
             cache = stack.enter_context(http_cache(server.port, front, folder))
         feed = {
-            "do": "start", "period": times.period, "lead": times.lead, "token": TOKEN,
-            "departures": board.departures,
+            "do": "start", "period": times.period, "lead": times.lead, "window": times.period,
+            "token": TOKEN, "departures": board.departures,
         }  # fmt: skip
         order: dict[str, Any] = {
             "do": "start", "shared": mode.shared, "whole": False, "deltas": mode.deltas,
@@ -415,15 +415,14 @@ def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> d
 
 
 @contextmanager
-def client_processes(count: int, feed: str) -> Iterator[tuple[Sequence[Process], Process]]:
-    """Start client processes, and a `FollowedFeed` of this kind."""
+def client_processes(count: int) -> Iterator[tuple[Sequence[Process], Process]]:
+    """Start client processes, and that of a feed."""
     with ExitStack() as stack:
         clients = [
             stack.enter_context(started(f"client {n}", child(f"{_PROCESSES}:BoardClients")))
             for n in range(count)
         ]
-        publishing = child(f"{_PROCESSES}:FollowedFeed", feed)
-        yield clients, stack.enter_context(started("feed", publishing))
+        yield clients, stack.enter_context(started("feed", child(f"{_PROCESSES}:FollowedFeed")))
 
 
 def used(row: Mapping[str, str]) -> float:

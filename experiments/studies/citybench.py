@@ -473,7 +473,7 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
         },
     }
     stores = run.static.stores(run.folder, parts, now)
-    with client_processes(settings.processes, "sensors") as (clients, feed):
+    with client_processes(settings.processes) as (clients, feed):
         yield OpenedCity(data, stores, run.folder, clients, feed, settings, limits)
 
 

@@ -12,9 +12,8 @@ import re
 import socket
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
@@ -143,11 +142,11 @@ What: TypeAlias = int | str
 """The number of a renewal, or the IRI of an observation."""
 
 
-def _what(row: Iterable[tuple[str, str]]) -> Iterator[What]:
+def _what(row: Iterable[tuple[str, str | None]]) -> Iterator[What]:
     for name, term in row:
-        if name == "delay":
+        if term is not None and name == "delay":
             yield number_of(term)
-        elif name.startswith("obId"):
+        elif term is not None and name.startswith("obId"):
             yield term
 
 
@@ -171,7 +170,7 @@ class Seen:
             if len(self._begun) >= self.queries:
                 self.ready.set()
 
-    def add(self, query: int, rows: Iterable[Iterable[tuple[str, str]]]) -> None:
+    def add(self, query: int, rows: Iterable[Iterable[tuple[str, str | None]]]) -> None:
         now = time.time()
         counts: Counter[What] = Counter()
         for row in rows:
@@ -220,15 +219,13 @@ class Streamers:
         # A session of its own asks for what it says.
         session = None if order.get("deltas", True) else _WithoutDeltas()
         if order["shared"]:
-            client = self._open.enter_context(Client(order["url"]))
-            self._clients = [client] * len(queries)
+            self._clients = [Client(order["url"])] * len(queries)
         else:
             self._clients = [
-                self._open.enter_context(
-                    Client(order["url"], parallelism=_PARALLELISM, session=session)
-                )
-                for _ in queries
+                Client(order["url"], parallelism=_PARALLELISM, session=session) for _ in queries
             ]
+        for each in self._clients:
+            self._open.callback(each.close)
         for number, (client, query) in enumerate(zip(self._clients, queries, strict=True)):
             stream = client.stream(query, jitter=order["jitter"])
             stream.start(partial(self._updated, number), partial(self._ended, number))
@@ -242,17 +239,8 @@ class Streamers:
         if update.error is not None:
             self._seen.fail(query, str(update.error))
             return
-        self._seen.add(
-            query,
-            (
-                [
-                    (n, t)
-                    for n, t in zip(update.variables, solution.row, strict=True)
-                    if t is not None
-                ]
-                for solution in update.added
-            ),
-        )
+        names = update.variables
+        self._seen.add(query, (zip(names, each.row, strict=True) for each in update.added))
         self._seen.begin(query)
 
     @property
@@ -267,82 +255,69 @@ class Readers:
     """Register queries at the server and read their results."""
 
     def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
-        self._each = [_Reader(order, number, seen) for number in range(len(order["queries"]))]
-        for reader in self._each:
-            reader.start()
+        self._order, self._seen = order, seen
+        self._authorization = {"Authorization": f"Bearer {order['token']}"}
+        self._asked: list[str] = []
+        self._stopping = False
+        for number in range(len(order["queries"])):
+            threading.Thread(target=self._read, args=(number,), daemon=True).start()
 
     @property
     def requests(self) -> int:
-        return sum(reader.requests for reader in self._each)
+        return len(self._asked)
 
     def close(self) -> None:
         """Stop reading; the server is stopped by its owner."""
-        for reader in self._each:
-            reader.stopping = True
+        self._stopping = True
 
-
-class _Reader(threading.Thread):
-    def __init__(self, order: Mapping[str, Any], number: int, seen: Seen) -> None:
-        super().__init__(daemon=True)
-        self.requests = 0
-        self._order, self._number, self._seen = order, number, seen
-        self._authorization = {"Authorization": f"Bearer {order['token']}"}
-        self.stopping = False
-
-    def run(self) -> None:
+    def _read(self, number: int) -> None:
         try:
-            url = self._register()
-            if url is not None:
-                self._follow(url)
-        except requests.RequestException as error:
-            self._fail(str(error))
+            self._follow(number, self._register(self._order["queries"][number]))
+            self._fail(number, "the results ended")
+        except (MeasurementError, requests.RequestException) as error:
+            self._fail(number, str(error))
 
-    def _fail(self, reason: str) -> None:
-        if not self.stopping:
-            self._seen.fail(self._number, reason)
+    def _fail(self, number: int, reason: str) -> None:
+        if not self._stopping:
+            self._seen.fail(number, reason)
 
-    def _register(self) -> str | None:
+    def _register(self, query: str) -> str:
         patience = time.monotonic() + self._order["patience"]
+        url = f"{self._order['url']}queries"
+        headers = self._authorization | {"Content-Type": "application/sparql-query"}
         while True:
-            self.requests += 1
+            self._asked.append(url)
             made = requests.post(
-                f"{self._order['url']}queries",
-                data=self._order["queries"][self._number].encode(),
-                headers=self._authorization | {"Content-Type": "application/sparql-query"},
-                timeout=_REQUEST_SECONDS,
+                url, data=query.encode(), headers=headers, timeout=_REQUEST_SECONDS
             )
+            if made.status_code == HTTPStatus.CREATED:
+                return urljoin(url, made.headers["Location"])
             # A server takes few bodies at a time, and says so to the others.
             if made.status_code != 503 or time.monotonic() > patience:
-                break
+                raise MeasurementError(f"{made.status_code}: {made.text[:200]}")
             time.sleep(_AGAIN_SECONDS * random.uniform(0.5, 1.5))
-        if made.status_code != 201:
-            self._fail(f"{made.status_code}: {made.text[:200]}")
-            return None
-        return urljoin(str(self._order["url"]), made.headers["Location"])
 
-    def _follow(self, url: str) -> None:
-        self.requests += 1
+    def _follow(self, number: int, url: str) -> None:
+        self._asked.append(url)
         headers = {"Accept": "application/x-ndjson"}
         with requests.get(
             f"{url}/results", stream=True, headers=headers, timeout=_REQUEST_SECONDS
         ) as results:
             if results.status_code != HTTPStatus.OK:
-                self._fail(f"{results.status_code}: {results.text[:200]}")
-                return
+                raise MeasurementError(f"{results.status_code}: {results.text[:200]}")
             if not self._order.get("answered"):
-                self._seen.begin(self._number)
+                self._seen.begin(number)
             for line in results.iter_lines(chunk_size=None):
-                if line and not self.stopping:
-                    self._emitted(json.loads(line))
-        self._fail("the results ended")
+                if line and not self._stopping:
+                    self._emitted(number, json.loads(line))
 
-    def _emitted(self, emission: Mapping[str, Any]) -> None:
+    def _emitted(self, number: int, emission: Mapping[str, Any]) -> None:
         if "error" in emission:
-            self._fail(str(emission["error"]))
+            self._fail(number, str(emission["error"]))
             return
         rows = emission.get("result", emission.get("added", []))
-        self._seen.add(self._number, (row.items() for row in rows))
-        self._seen.begin(self._number)
+        self._seen.add(number, (row.items() for row in rows))
+        self._seen.begin(number)
 
 
 class BoardClients:
@@ -395,13 +370,6 @@ def push_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, numbe
         publisher.publish(tuple(quads), Expiration(end), f"renewal-{number}")
 
 
-def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> None:
-    """Push each fact as an element of a stream."""
-    timestamp = format_instant(at)
-    lines = [json.dumps({"timestamp": timestamp, "triple": list(quad[:3])}) for quad in quads]
-    push_lines(order["url"], order["token"], lines)
-
-
 def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
     """Push elements as lines of JSON; try again while the server is busy."""
     with requests.Session() as session:
@@ -415,8 +383,17 @@ def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
         raise MeasurementError(f"elements are refused: {response.status_code} {response.text}")
 
 
-class BoardFeed(threading.Thread, ABC):
-    """Publish until stopped.
+def _ticks(order: Mapping[str, Any]) -> Iterator[Mapping[str, Sequence[Sequence[Quad]]]]:
+    """Yield the elements of each tick by stream: renewals of a board, or readings of sensors."""
+    for tick in order.get("ticks", ()):
+        yield {sensor: [[Quad(*quad) for quad in quads]] for sensor, quads in tick.items()}
+    if "departures" in order:
+        for number in range(1 + int(order["seconds"] / order["period"])):
+            yield {"": [[quad] for quad in renewal(order["departures"], number)]}
+
+
+class Feed(threading.Thread):
+    """Publish each tick as facts or as elements of streams, until stopped.
 
     `sent` are the times of the batches, in seconds since 1970.
     """
@@ -426,8 +403,8 @@ class BoardFeed(threading.Thread, ABC):
         self.sent: list[float] = []
         self.error: str | None = None
         self.started = threading.Event()
-        self.order = order
-        self.stopping = threading.Event()
+        self._order = order
+        self._stopping = threading.Event()
 
     def run(self) -> None:
         try:
@@ -437,34 +414,27 @@ class BoardFeed(threading.Thread, ABC):
         self.started.set()
 
     def end(self) -> None:
-        self.stopping.set()
+        self._stopping.set()
         self.join()
 
-    @abstractmethod
     def publish(self, clock: Clock) -> None:
-        """Publish until stopped, and call `note` for each batch."""
-
-    def note(self, sent: datetime) -> None:
-        self.sent.append(sent.timestamp())
-        self.started.set()
-
-
-class RenewedBoard(BoardFeed):
-    """Renews the board."""
-
-    def publish(self, clock: Clock) -> None:
-        order = self.order
-        period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
+        """Publish until stopped."""
+        order = self._order
+        period, lead, window = (
+            timedelta(seconds=order[name]) for name in ("period", "lead", "window")
+        )
         begin = clock.now()
-        for number in range(1 + int(order["seconds"] / order["period"])):
-            due = begin + number * period - (lead if number else timedelta(0))
-            clock.wait_until(due, self.stopping)
-            if self.stopping.is_set():
+        for number, tick in enumerate(_ticks(order)):
+            due = begin + number * period
+            clock.wait_until(due - lead, self._stopping)
+            if self._stopping.is_set():
                 return
-            quads = list(renewal(order["departures"], number))
             now = clock.now()
             if order["mode"] == "facts":
-                end = begin + (number + 1) * period
+                quads = [
+                    quad for elements in tick.values() for element in elements for quad in element
+                ]
+                end = due + window
                 try:
                     push_facts(order, quads, end, number)
                 except PublishRefusedError as error:
@@ -472,48 +442,28 @@ class RenewedBoard(BoardFeed):
                     if error.status != HTTPStatus.UNPROCESSABLE_ENTITY or clock.now() < end:
                         raise
             else:
-                push_elements(order, quads, now)
-            self.note(now)
-
-
-class SensorFeed(BoardFeed):
-    """Publish a reading of every sensor at every tick."""
-
-    def publish(self, clock: Clock) -> None:
-        order = self.order
-        period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
-        window = timedelta(seconds=order["window"])
-        begin = clock.now()
-        for number, tick in enumerate(order["ticks"]):
-            due = begin + number * period
-            clock.wait_until(due - lead, self.stopping)
-            if self.stopping.is_set():
-                return
-            now = clock.now()
-            if order["mode"] == "facts":
-                quads = [Quad(*quad) for quads in tick.values() for quad in quads]
-                push_facts(order, quads, due + window, number)
-            else:
-                for sensor, quads in tick.items():
-                    element = {"timestamp": format_instant(now), "triples": [q[:3] for q in quads]}
-                    stream = order["url"] + quote(sensor, safe="")
-                    push_lines(stream, order["token"], [json.dumps(element)])
-            self.note(now)
+                for stream, elements in tick.items():
+                    lines = [
+                        json.dumps(
+                            {"timestamp": format_instant(now), "triples": [q[:3] for q in e]}
+                        )
+                        for e in elements
+                    ]
+                    push_lines(order["url"] + quote(stream, safe=""), order["token"], lines)
+            self.sent.append(now.timestamp())
+            self.started.set()
 
 
 class FollowedFeed:
     """Handles the orders of the process of a feed."""
 
-    def __init__(self, kind: str) -> None:
-        feeds: dict[str, Callable[[Mapping[str, Any]], BoardFeed]]
-        feeds = {"board": RenewedBoard, "sensors": SensorFeed}
-        self._kind = feeds[kind]
-        self._feed: BoardFeed | None = None
+    def __init__(self) -> None:
+        self._feed: Feed | None = None
 
     def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         if order["do"] == "start":
-            self._feed = self._kind(order)
+            self._feed = Feed(order)
             self._feed.start()
             self._feed.started.wait()
         elif self._feed is not None:

@@ -446,7 +446,7 @@ def _open(
     if spark:
         need_java()
     store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
-    with client_processes(settings.processes, "board") as (clients, feed):
+    with client_processes(settings.processes) as (clients, feed):
         yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed, limits)
 
 
