@@ -9,17 +9,8 @@ from random import Random
 from statistics import geometric_mean
 from typing import Any, Final, Literal, Self
 
+from experiments.harness import items
 from experiments.harness.claims import checks
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-)
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
@@ -131,17 +122,17 @@ class Adaptivity:
         "rerouted_per_tuple", "held",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        yield MeasurementGroup(
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
+        yield items.MeasurementGroup(
             "joins of streams",
             nullcontext,
             [
-                Measurement({"case": name}, partial(_measure, settings, run.seed, workload))
+                items.Measurement({"case": name}, partial(_measure, settings, run.seed, workload))
                 for name, workload in DRIFT_CASES.items()
             ],
         )
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return a table, a figure, and the cheapest routing."""
         costs = {
             routing: {
@@ -151,12 +142,12 @@ class Adaptivity:
             for routing in ROUTINGS
         }
         yield results.table("Per element", {"case": "case"}, {name: name for name in self.values})
-        bars: dict[str, list[Point]] = {
-            routing: [Point(case, cost) for case, cost in each.items()]
+        bars: dict[str, list[items.Point]] = {
+            routing: [items.Point(case, cost) for case, cost in each.items()]
             for routing, each in costs.items()
         }
         title = "An element of a join, by when routes are chosen"
-        yield Figure("adaptivity", title, "streams", _LABEL, bars, kind="bars")
+        yield items.Figure("adaptivity", title, "streams", _LABEL, bars, kind="bars")
         means = {
             routing: geometric_mean([each[case] / cost for case, cost in costs["fixed"].items()])
             for routing, each in costs.items()
@@ -164,7 +155,7 @@ class Adaptivity:
         }
         for routing, when in _WHEN.items():
             if routing in means:
-                yield Finding(
+                yield items.Finding(
                     f"Routes that are {when} cost {rounded(means[routing])} times the CPU of "
                     "fixed ones in the geometric mean of all cases.",
                     headline=True,
@@ -193,7 +184,9 @@ class _Side:
         self.seconds += time.thread_time() - started
 
 
-def _measure(settings: Sizes, seed: int, workload: Workload, _opened: Any) -> Iterable[ResultRow]:
+def _measure(
+    settings: Sizes, seed: int, workload: Workload, _opened: Any
+) -> Iterable[items.ResultRow]:
     elements = workload.elements(Random(seed), settings.elements, settings.phases)
     sides = {routing: _Side(workload, routing) for routing in ROUTINGS}
     for begin in range(0, len(elements), _BLOCK):

@@ -25,18 +25,8 @@ from annotations.clock import ManualClock
 from annotations.labels import Labelling
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError
+from experiments.harness import items
 from experiments.harness.claims import checks
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-    Target,
-)
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
 from experiments.workloads.trains import Answers, Recording, recording
@@ -191,7 +181,7 @@ class Stage:
     store: Path
     folder: Path
     numbers: Iterator[int] = field(default_factory=count)
-    played: tuple[Hashable, list[ResultRow]] = (None, [])
+    played: tuple[Hashable, list[items.ResultRow]] = (None, [])
 
     def own_folder(self) -> Path:
         return self.folder / f"live{next(self.numbers)}"
@@ -214,10 +204,10 @@ class AnnotationMethods:
         "results", "added", "removed", "right", "late_seconds",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return one group, in this process, on a manual clock."""
         recorded = recording(max(settings.polls, settings.rewritten_polls))
-        measurements: list[Measurement] = []
+        measurements: list[items.Measurement] = []
 
         def add(
             method: str, labelling: Labelling, labels: str, cache: str, latency: float, measure: Any
@@ -227,7 +217,7 @@ class AnnotationMethods:
                 "labels": labels, "cache": cache, "latency_ms": round(1000 * latency),
             }  # fmt: skip
             # Each has hundreds of evaluations.
-            measurements.append(Measurement(key, measure, repetitions=1))
+            measurements.append(items.Measurement(key, measure, repetitions=1))
 
         for labels, polls in ((ON_PAGE, settings.polls), (REWRITTEN, settings.rewritten_polls)):
             for method in METHODS:
@@ -244,9 +234,9 @@ class AnnotationMethods:
             add(
                 name, "expiration", NO_LABELLING, "off", 0.0, partial(_poll, period, settings.polls)
             )
-        yield MeasurementGroup("in process", partial(_open, recorded, run), measurements)
+        yield items.MeasurementGroup("in process", partial(_open, recorded, run), measurements)
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return first and later evaluations, over time and by latency; claims."""
         near = results.where(latency_ms="0")
         first = Results([row for row in results.rows if row["tick"] == "0"], {}, {})
@@ -265,19 +255,19 @@ class AnnotationMethods:
                     for method in chosen.distinct("method")
                     for labelling in LABELLINGS
                 }
-                yield Figure(
+                yield items.Figure(
                     f"{column}-{name}", f"Labels {labels}, with the cache", "evaluation",
                     f"{column} per evaluation", series, markers=False,
                 )  # fmt: skip
             if len(results.distinct("latency_ms")) > 1:
-                yield Figure(
+                yield items.Figure(
                     f"latency-{name}",
                     f"An evaluation by the distance of the server, labels {labels}",
                     "annotation method", "ms per evaluation after the first",
                     _by_latency(after.where(labels=labels)), kind="bars", log_y=True,
                 )  # fmt: skip
         late = near.where(cache="off").points("method", "late_seconds", numeric=False)
-        yield Figure(
+        yield items.Figure(
             "late", "How late an answer is", "client", "seconds after the publication",
             {"mean": late}, kind="bars",
         )  # fmt: skip
@@ -289,7 +279,7 @@ class AnnotationMethods:
                 "requests", method=method, labelling=labelling, labels=ON_PAGE, cache="on"
             )) is not None
         ]  # fmt: skip
-        yield Target(
+        yield items.Target(
             "requests per evaluation of the train query after the first one, largest mean",
             max(means, default=None), 3.0,
             compared="original query streamer: 6–25 for two departures, growing with history",
@@ -304,9 +294,9 @@ class AnnotationMethods:
         )
 
 
-def _sentences(results: Results, later: Results) -> Iterator[Finding]:
+def _sentences(results: Results, later: Results) -> Iterator[items.Finding]:
     wrong = sum(row["right"] == "0" for row in results.rows)
-    yield Finding(
+    yield items.Finding(
         f"{len(results.rows) - wrong:,} of {len(results.rows):,} evaluations on the "
         f"{results.distinct('source')[0]} recording gave exactly the answer of pyoxigraph over the "
         "facts that were valid at that instant.",
@@ -316,7 +306,7 @@ def _sentences(results: Results, later: Results) -> Iterator[Finding]:
         chosen = later.where(labels=labels, cache="on")
         seconds = chosen.mean("seconds")
         if seconds is not None:
-            yield Finding(
+            yield items.Finding(
                 f"Labels {labels}: an evaluation after the first one takes "
                 f"{rounded(chosen.mean('requests') or 0)} requests and "
                 f"{duration(1000 * seconds)} in the mean.",
@@ -324,10 +314,10 @@ def _sentences(results: Results, later: Results) -> Iterator[Finding]:
             )
 
 
-def _by_latency(later: Results) -> dict[str, list[Point]]:
+def _by_latency(later: Results) -> dict[str, list[items.Point]]:
     return {
         f"{latency} ms away, cache {cache}": [
-            Point(f"{method}, {labelling}", 1000 * mean)
+            items.Point(f"{method}, {labelling}", 1000 * mean)
             for method in later.distinct("method")
             for labelling in LABELLINGS
             if (mean := later.mean(
@@ -362,7 +352,7 @@ def _of_graphs(later: Results) -> float | None:
 
 
 @contextmanager
-def _open(recorded: Recording, run: Run) -> Iterator[Stage]:
+def _open(recorded: Recording, run: items.Run) -> Iterator[Stage]:
     store = run.folder / "static"
     if not store.exists():
         run.static.store(store, recorded.static, recorded.start)
@@ -394,8 +384,8 @@ class _Playing:
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def row(
-        self, tick: int, at: datetime, rows: list[tuple[Any, ...]], changes: ResultRow
-    ) -> ResultRow:
+        self, tick: int, at: datetime, rows: list[tuple[Any, ...]], changes: items.ResultRow
+    ) -> items.ResultRow:
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         work, feed = self._app.work, self._feed
         requests, size, others_cpu, others_wall = self._before
@@ -427,7 +417,7 @@ def _delayed(
     latency: float,
     polls: int,
     stage: Stage,
-) -> list[ResultRow]:
+) -> list[items.ResultRow]:
     way = (method, labelling, labels, cache, polls)
     if stage.played[0] != way:
         stage.played = (way, _stream(method, labelling, labels, cache, polls, stage))
@@ -439,11 +429,11 @@ def _delayed(
 
 def _stream(
     method: str, labelling: Labelling, labels: str, cache: bool, polls: int, stage: Stage
-) -> list[ResultRow]:
+) -> list[items.ResultRow]:
     settings: dict[str, Any] = {
         "annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE,
     }  # fmt: skip
-    result: list[ResultRow] = []
+    result: list[items.ResultRow] = []
     recorded = stage.recorded
     with (
         application(stage.own_folder(), stage.store, recorded.start, **settings) as app,
@@ -468,8 +458,8 @@ def _stream(
     return result
 
 
-def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
-    result: list[ResultRow] = []
+def _poll(period: float, polls: int, stage: Stage) -> list[items.ResultRow]:
+    result: list[items.ResultRow] = []
     recorded = stage.recorded
     settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}
     with (

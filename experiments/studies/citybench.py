@@ -20,42 +20,13 @@ import requests
 from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError
+from experiments.harness import items
 from experiments.harness.estimates import percentile
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    ResultRow,
-    Run,
-    Table,
-)
 from experiments.harness.processes import Process
 from experiments.harness.report import rounded, shown_value
 from experiments.harness.results import MACHINE_LIMIT, Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
-from experiments.studies.boards import (
-    BUSY,
-    COMPLETE,
-    CQELS_MODE,
-    CSPARQL_MODE,
-    PLACES,
-    SPARK_MODE,
-    START_SECONDS,
-    STREAMER,
-    Looks,
-    MachineLimits,
-    Mode,
-    Side,
-    client_processes,
-    engine_settings,
-    is_busy,
-    marked,
-    need_java,
-    timed,
-    watch,
-)
+from experiments.studies import boards
 from loaders.sources.citybench import SENSOR_GRAPHS, SERVICES, CityBench
 
 # CityBench: sensors of the city of Aarhus and the benchmark's queries, in three languages.
@@ -227,7 +198,7 @@ def _n_quads(quad: Quad) -> str:
     return f"{' '.join(term for term in quad if term)} .\n"
 
 
-_MODES = (STREAMER, CQELS_MODE, CSPARQL_MODE)
+_MODES = (boards.STREAMER, boards.CQELS_MODE, boards.CSPARQL_MODE)
 _CITY = "city"
 _SENSORS = "sensors"
 _NAMED_STREAM: Final = re.compile(r"STREAM\s+<(https?://[^>]+)>")
@@ -295,7 +266,7 @@ class OpenedCity:
     clients: Sequence[Process]
     feed: Process
     settings: Sizes
-    limits: MachineLimits
+    limits: boards.MachineLimits
     ticks: dict[tuple[str, float, float], "Ticks"] = field(default_factory=dict)
 
 
@@ -326,15 +297,15 @@ class CityBenchQueries:
         "head_bytes", "sent_bytes",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return groups on the same stores and processes; Spark's is optional."""
-        limits = MachineLimits()
+        limits = boards.MachineLimits()
         for group, modes, planned in (
             ("sensors", _MODES, settings.planned()),
-            ("sensors, on Spark", (SPARK_MODE,), settings.planned_on_spark()),
+            ("sensors, on Spark", (boards.SPARK_MODE,), settings.planned_on_spark()),
         ):
             measurements = [
-                Measurement(
+                items.Measurement(
                     {"query": name, "mode": mode.name, "rate": rate, "instances": count},
                     partial(_measure, name, mode, rate, count),
                     repetitions=1,  # each is a series in time
@@ -342,11 +313,11 @@ class CityBenchQueries:
                 for name, rate, count in planned
                 for mode in modes
             ]
-            opened = partial(_open, settings, run, limits, spark=modes == (SPARK_MODE,))
+            opened = partial(_open, settings, run, limits, spark=modes == (boards.SPARK_MODE,))
             if measurements:
-                yield MeasurementGroup(group, opened, measurements)
+                yield items.MeasurementGroup(group, opened, measurements)
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return completeness and latency by query, rate and number of queries."""
         one = min(results.distinct("instances"), key=float, default="")
         slow = min(results.distinct("rate"), key=float, default="")
@@ -363,35 +334,36 @@ class CityBenchQueries:
                 ("latency", "latency_p50_ms", "Latency, median", "ms"),
                 ("server", "server_percent", "CPU of the server", "% of a core"),
             ):
-                yield Figure(
+                yield items.Figure(
                     f"{name}-{instances}-at-{rate}",
                     f"{title}: {instances} times each query, readings per second: {rate}", "query",
-                    label, marked(
+                    label, boards.marked(
                         chosen, "query", chosen.series("mode", "query", column, numeric=False)
                     ),
-                    kind="bars", log_y=name != "completeness", places=PLACES,
+                    kind="bars", log_y=name != "completeness", places=boards.PLACES,
                 )  # fmt: skip
         columns = (*self.keys, *self.values)
         rows = [[row[name] or None for name in columns] for row in results.rows]
-        yield Table("All measurements", columns, rows)
+        yield items.Table("All measurements", columns, rows)
 
 
-def _costly(results: Results, rate: str) -> Iterator[Finding]:
+def _costly(results: Results, rate: str) -> Iterator[items.Finding]:
     """Say where fragments are the wrong choice, and how many clients a machine carries."""
-    ours = results.where(mode=STREAMER.name, rate=rate)
+    ours = results.where(mode=boards.STREAMER.name, rate=rate)
     costs = {name: cost for name in ours.distinct("query") if (cost := _cost(ours, name))}
     if not costs:
         return
     cores = float(ours.rows[0]["cores"])
     carried = {
-        query: f"{query}: {rounded(cost)} % of a core, {rounded(int(BUSY * cores / cost))} clients"
+        query: f"{query}: {rounded(cost)} % of a core, "
+        f"{rounded(int(boards.BUSY * cores / cost))} clients"
         for query, cost in sorted(costs.items(), key=lambda each: -each[1])
     }
     costly = [text for query, text in carried.items() if costs[query] >= COSTLY]
     others = [text for query, text in carried.items() if costs[query] < COSTLY]
     machine = f"a machine of {rounded(cores)} cores whose clients get new readings each second"
     if costly:
-        yield Finding(
+        yield items.Finding(
             "Fragments are the wrong choice for joins of which most rows change with each reading: "
             "every client computes all of them anew. What one query costs its client, and how "
             f"many such clients fill {machine}: {'; '.join(costly)}. Register these queries on "
@@ -399,7 +371,7 @@ def _costly(results: Results, rate: str) -> Iterator[Finding]:
             headline=True,
         )
     if others:
-        yield Finding(
+        yield items.Finding(
             f"The other queries cost a client little, but many clients fill {machine}, where "
             f"queries on the server would not: {'; '.join(others)}.",
             headline=True,
@@ -421,18 +393,18 @@ def _cost(chosen: Results, query: str) -> float:
 def _exceeds(row: Mapping[str, str], results: Results) -> bool:
     """True if so many clients take more than the machine has, by what fewer of them took."""
     alike = results.where(mode=row["mode"], rate=row["rate"])
-    return _cost(alike, row["query"]) * float(row["instances"]) > BUSY * float(row["cores"])
+    return _cost(alike, row["query"]) * float(row["instances"]) > boards.BUSY * float(row["cores"])
 
 
 def _complete(row: Mapping[str, str]) -> bool:
-    return bool(row["completeness"]) and float(row["completeness"]) >= COMPLETE
+    return bool(row["completeness"]) and float(row["completeness"]) >= boards.COMPLETE
 
 
-def _completeness(results: Results, mode: str) -> Iterator[Finding]:
+def _completeness(results: Results, mode: str) -> Iterator[items.Finding]:
     measured = [row for row in results.where(mode=mode).rows if row["completeness"]]
     fitting = [
         row for row in measured
-        if _complete(row) or not (is_busy(row) or _exceeds(row, results))
+        if _complete(row) or not (boards.is_busy(row) or _exceeds(row, results))
     ]  # fmt: skip
     failures = [why for name, why in results.failures.items() if f", mode {mode}, " in name]
     not_answered = sum(why.startswith(MACHINE_LIMIT) for why in failures)
@@ -441,11 +413,11 @@ def _completeness(results: Results, mode: str) -> Iterator[Finding]:
     more += f"; {failed} more failed" if failed else ""
     if not fitting:
         if limited:
-            yield Finding(f"CityBench, {mode}: the machine was the limit in all {limited}.")
+            yield items.Finding(f"CityBench, {mode}: the machine was the limit in all {limited}.")
         return
     least = min(float(row["completeness"]) for row in fitting)
     latency = [float(row["latency_p50_ms"]) for row in fitting]
-    yield Finding(
+    yield items.Finding(
         f"CityBench, {mode}: complete in {sum(map(_complete, fitting))} of {len(fitting)} "
         f"measurements, the least {rounded(100 * least)} %{more}; median latencies of "
         f"{shown_value(min(latency))} to {shown_value(max(latency))} ms.",
@@ -454,9 +426,11 @@ def _completeness(results: Results, mode: str) -> Iterator[Finding]:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> Iterator[OpenedCity]:
+def _open(
+    settings: Sizes, run: items.Run, limits: boards.MachineLimits, *, spark: bool
+) -> Iterator[OpenedCity]:
     if spark:
-        need_java()
+        boards.need_java()
     data = city()
     now = SystemClock().now()
     quads = list(data.static())
@@ -473,23 +447,25 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
         },
     }
     stores = run.static.stores(run.folder, parts, now)
-    with client_processes(settings.processes) as (clients, feed):
+    with boards.client_processes(settings.processes) as (clients, feed):
         yield OpenedCity(data, stores, run.folder, clients, feed, settings, limits)
 
 
 @contextmanager
-def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
+def _server(mode: boards.Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
     names = (_SENSORS, *EVENT_FEEDS) if mode.engine else (_CITY,)
-    config = engine_settings(mode, count)
+    config = boards.engine_settings(mode, count)
     for name in names:
         config += f'[datasets.{name}]\nsource = "{opened.stores[name]}"\nmax_age = 3600.0\n'
     with fragment_server(opened.folder, config) as server:
         yield server
 
 
-def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[ResultRow]:
+def _measure(
+    name: str, mode: boards.Mode, rate: float, count: int, opened: Any
+) -> list[items.ResultRow]:
     settings: Sizes = opened.settings
-    ticks = _ticks(name, rate, opened, START_SECONDS if mode.spark else _START_PATIENCE)
+    ticks = _ticks(name, rate, opened, boards.START_SECONDS if mode.spark else _START_PATIENCE)
     if name not in UNNAMED:
         # An answer too large to be told is found before anybody is asked for it.
         full = round(CITYBENCH_WINDOW * rate)
@@ -526,16 +502,16 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
             url = f"{server.url}streams/{quote(stream, safe='')}"
             authorized = {"Authorization": f"Bearer {TOKEN}"}
             requests.put(url, headers=authorized, timeout=60).raise_for_status()
-        rows = watch(
-            Side(server, None, order, queries, feed), opened.clients, opened.feed,
-            Looks(1 / rate, settings.seconds, grace),
+        rows = boards.watch(
+            boards.Side(server, None, order, queries, feed), opened.clients, opened.feed,
+            boards.Looks(1 / rate, settings.seconds, grace),
             _no_arrivals if name in UNNAMED else partial(_arrivals, ticks, count, mode),
         )  # fmt: skip
     whole = CityBenchQueries.values
     return [{name: value for name, value in rows[-1].items() if name in whole}]
 
 
-def _text(name: str, mode: Mode, server: Server, number: int, opened: OpenedCity) -> str:
+def _text(name: str, mode: boards.Mode, server: Server, number: int, opened: OpenedCity) -> str:
     if mode.engine == "cqels":
         return opened.city.cqels(name, server.url)
     if mode.engine == "csparql":
@@ -552,18 +528,18 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
     return opened.ticks[name, rate, start]
 
 
-def _no_arrivals(*_: object) -> ResultRow:
+def _no_arrivals(*_: object) -> items.ResultRow:
     return {"expected": 0}
 
 
 def _arrivals(
     ticks: Ticks,
     count: int,
-    mode: Mode,
+    mode: boards.Mode,
     reports: Sequence[Mapping[str, Any]],
     sent: Sequence[float],
     within: tuple[float, float],
-) -> ResultRow:
+) -> items.ResultRow:
     published: dict[str, float] = {}
     for tick, at in enumerate(sent):
         if within[0] <= at <= within[1]:
@@ -579,7 +555,7 @@ def _arrivals(
     if mode.spark and not latencies and not any(report["errors"] for report in reports):
         raise MachineLimitError("Spark's answers were not in time")
     return {
-        **timed(latencies, reports),
+        **boards.timed(latencies, reports),
         "latency_p99_ms": percentile(latencies, 99),
         "expected": len(published) * count,
         "completeness": len(latencies) / (len(published) * count),

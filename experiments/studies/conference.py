@@ -10,22 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
+from experiments.harness import items
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-    Target,
-)
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.boards import CQELS_MODE, CSPARQL_MODE, PLACES
+from experiments.studies import boards
 from experiments.workloads.conference import (
     BADGES,
     FLOORPLAN,
@@ -113,12 +103,12 @@ class ConferenceQueries:
         "registration_seconds",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         for number, size in enumerate(settings.static):
             constants = min(settings.constants, 3) if size > _LARGE else settings.constants
             cases = [
                 (mode.name, name, 1, constant)
-                for mode in (CQELS_MODE, CSPARQL_MODE)
+                for mode in (boards.CQELS_MODE, boards.CSPARQL_MODE)
                 for name in _TEMPLATES
                 # The second has no constant.
                 for constant in range(1 if name == "Q2" else constants)
@@ -127,18 +117,18 @@ class ConferenceQueries:
                 cases += [
                     (mode.name, name, count, 0)
                     for mode, counts in (
-                        (CQELS_MODE, settings.instances),
-                        (CSPARQL_MODE, settings.periodic_instances),
+                        (boards.CQELS_MODE, settings.instances),
+                        (boards.CSPARQL_MODE, settings.periodic_instances),
                     )
                     for count in counts
                     if count > 1
                     for name in _TOGETHER
                 ]  # fmt: skip
-            yield MeasurementGroup(
+            yield items.MeasurementGroup(
                 f"{size} static triples",
                 partial(_opened, settings, run, size),
                 [
-                    Measurement(
+                    items.Measurement(
                         {
                             "engine": mode, "query": name, "static": size, "instances": count,
                             "constant": constant,
@@ -151,7 +141,7 @@ class ConferenceQueries:
                 ],
             )  # fmt: skip
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return figures 4 and 5, table 2, targets, claims."""
         keys = {
             "engine": "engine", "query": "query", "static": "static triples",
@@ -159,7 +149,7 @@ class ConferenceQueries:
         }  # fmt: skip
         results = results.medians(list(keys), list(_COLUMNS))
         single = results.where(instances=1)
-        ours = single.where(engine=CQELS_MODE.name)
+        ours = single.where(engine=boards.CQELS_MODE.name)
         many = {row["static"] for row in results.rows if row["instances"] != "1"}
         together = Results([row for row in results.rows if row["static"] in many], {}, {})
         yield from _figures(single, together)
@@ -169,14 +159,16 @@ class ConferenceQueries:
             column, what = ("us_per_row", "row") if name == "Q2" else ("us_mean", "event")
             points = ours.points("static", column, query=name)
             least = min((point.y for point in points), default=None)
-            yield Target(
+            yield items.Target(
                 f"{name}: µs per {what}, least of all static sizes", least,
                 3.0 if name == "Q2" else 10.0,
                 compared=f"original engine, on another machine: {original:.0f} µs per event",
             )  # fmt: skip
         for name, (_, _, last) in _ORIGINAL_TOGETHER.items():
-            points = together.points("instances", "us_mean", engine=CQELS_MODE.name, query=name)
-            yield Target(
+            points = together.points(
+                "instances", "us_mean", engine=boards.CQELS_MODE.name, query=name
+            )
+            yield items.Target(
                 f"{name}, 1,000 queries: µs per event",
                 min((point.y for point in points if float(point.x) >= 1000), default=None), 100.0,
                 compared=f"original engine, on another machine: {last:,.0f}",
@@ -193,37 +185,37 @@ class ConferenceQueries:
         )
 
 
-def _figures(single: Results, together: Results) -> Iterator[Figure]:
+def _figures(single: Results, together: Results) -> Iterator[items.Figure]:
     for query in single.distinct("query"):
-        yield Figure(
+        yield items.Figure(
             f"static-{query}", f"{query} by the size of the static data", "static triples", _LABEL,
             single.series("engine", "static", "execution_us", query=query),
-            log_x=True, log_y=True, places=PLACES,
+            log_x=True, log_y=True, places=boards.PLACES,
             marks={
-                (whose, mode.name): [Point(_STATIC, published[query])]
+                (whose, mode.name): [items.Point(_STATIC, published[query])]
                 for whose, mode, published in (
-                    (_BY_PAPER, CQELS_MODE, _PUBLISHED),
-                    (_ORIGINALLY, CQELS_MODE, _ORIGINAL),
-                    (_BY_PAPER, CSPARQL_MODE, _PUBLISHED_PERIODIC),
+                    (_BY_PAPER, boards.CQELS_MODE, _PUBLISHED),
+                    (_ORIGINALLY, boards.CQELS_MODE, _ORIGINAL),
+                    (_BY_PAPER, boards.CSPARQL_MODE, _PUBLISHED_PERIODIC),
                 )
             },
         )  # fmt: skip
     for query, measured in _ORIGINAL_TOGETHER.items():
         series = together.series("engine", "instances", "execution_us", query=query)
         if any(len(points) > 1 for points in series.values()):
-            points = [Point(n, us) for n, us in zip((10, 100, 1000), measured, strict=True)]
-            yield Figure(
+            points = [items.Point(n, us) for n, us in zip((10, 100, 1000), measured, strict=True)]
+            yield items.Figure(
                 f"instances-{query}", f"{query} by the number of queries at the same time",
-                "queries", _LABEL, series, log_x=True, log_y=True, places=PLACES,
-                marks={(_ORIGINALLY, CQELS_MODE.name): points},
+                "queries", _LABEL, series, log_x=True, log_y=True, places=boards.PLACES,
+                marks={(_ORIGINALLY, boards.CQELS_MODE.name): points},
             )  # fmt: skip
 
 
-def _sentences(single: Results, together: Results) -> Iterator[Finding]:
+def _sentences(single: Results, together: Results) -> Iterator[items.Finding]:
     at_paper = single.where(static=int(_STATIC))
     for name in single.distinct("query"):
-        ours = at_paper.mean("us_mean", engine=CQELS_MODE.name, query=name)
-        theirs = at_paper.mean("execution_us", engine=CSPARQL_MODE.name, query=name)
+        ours = at_paper.mean("us_mean", engine=boards.CQELS_MODE.name, query=name)
+        theirs = at_paper.mean("execution_us", engine=boards.CSPARQL_MODE.name, query=name)
         if ours:
             text = (
                 f"{name}: {rounded(ours)} µs per event in CQELS; on another machine the original "
@@ -231,11 +223,11 @@ def _sentences(single: Results, together: Results) -> Iterator[Finding]:
             )
             if theirs is not None:
                 text += f"; {duration(theirs / 1000)} per evaluation in C-SPARQL"
-            yield Finding(f"{text}.")
+            yield items.Finding(f"{text}.")
     for name in together.distinct("query"):
-        points = together.points("instances", "us_mean", engine=CQELS_MODE.name, query=name)
+        points = together.points("instances", "us_mean", engine=boards.CQELS_MODE.name, query=name)
         if len(points) > 1 and points[0].y:
-            yield Finding(
+            yield items.Finding(
                 f"{name}: {points[-1].x:,.0f} queries at the same time take "
                 f"{rounded(points[-1].y / points[0].y)} times as long for an event as "
                 f"{points[0].x:,.0f} in CQELS.",
@@ -246,7 +238,7 @@ def _sentences(single: Results, together: Results) -> Iterator[Finding]:
 def _periodic_ratio(at_paper: Results) -> float | None:
     by_engine = at_paper.series("query", "engine", "execution_us", numeric=False)
     pairs = [{point.x: point.y for point in points} for points in by_engine.values()]
-    names = (CQELS_MODE.name, CSPARQL_MODE.name)
+    names = (boards.CQELS_MODE.name, boards.CSPARQL_MODE.name)
     ratios = [pair[names[1]] / pair[names[0]] for pair in pairs if pair.keys() >= set(names)]
     return max(ratios, default=None)
 
@@ -258,14 +250,14 @@ def _growth(ours: Results) -> float | None:
 
 
 def _with_most(together: Results) -> float | None:
-    series = together.series("query", "instances", "us_mean", engine=CQELS_MODE.name)
+    series = together.series("query", "instances", "us_mean", engine=boards.CQELS_MODE.name)
     ends = [points[-1] for points in series.values()]
     return max((end.y / 1000 for end in ends if float(end.x) >= 1000), default=None)
 
 
 @contextmanager
 def conference_graphs(
-    conference: Conference, run: Run, size: int
+    conference: Conference, run: items.Run, size: int
 ) -> Iterator[tuple[StoreGraph, StoreGraph]]:
     """Load and open the floor plan and a bibliography of this size."""
     parts = {
@@ -277,7 +269,7 @@ def conference_graphs(
 
 
 @contextmanager
-def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
+def _opened(settings: Sizes, run: items.Run, size: int) -> Iterator[Opened]:
     conference = Conference(run.seed)
     with conference_graphs(conference, run, size) as (floorplan, bibliography):
         events, others = (
@@ -286,7 +278,7 @@ def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
         yield Opened(floorplan, bibliography, events, others)
 
 
-def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
+def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[items.ResultRow]:
     engine = Engine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan, FLOORPLAN)
@@ -311,7 +303,7 @@ def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[
     }
 
 
-def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
+def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[items.ResultRow]:
     engine = Engine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan)
@@ -340,8 +332,8 @@ def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[Res
     }
 
 
-_MEASURES: dict[str, Callable[..., Iterable[ResultRow]]] = {
-    CQELS_MODE.name: _incremental, CSPARQL_MODE.name: _periodic,
+_MEASURES: dict[str, Callable[..., Iterable[items.ResultRow]]] = {
+    boards.CQELS_MODE.name: _incremental, boards.CSPARQL_MODE.name: _periodic,
 }  # fmt: skip
 
 

@@ -25,29 +25,19 @@ from typing import Any, Self
 import numpy as np
 
 from experiments.errors import MeasurementError
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-)
+from experiments.harness import items
 from experiments.harness.report import FACTS, RAW, rounded, shown_value
 from experiments.harness.results import RawData, Results
-from experiments.studies.boards import (
-    CACHED,
-    CQELS_MODE,
-    CSPARQL_MODE,
-    PLACES,
-    STREAMER,
-    WITHOUT_DELTAS,
-)
+from experiments.studies import boards
 from experiments.studies.server_vs_client import ServerVsClient
 
-MODES = (STREAMER.name, WITHOUT_DELTAS.name, CACHED.name, CQELS_MODE.name, CSPARQL_MODE.name)
+MODES = (
+    boards.STREAMER.name,
+    boards.WITHOUT_DELTAS.name,
+    boards.CACHED.name,
+    boards.CQELS_MODE.name,
+    boards.CSPARQL_MODE.name,
+)
 FIT, CHECK, SIZE_PART, SIMULATION = "fit", "held out", "size", "simulation"
 """The parts of the results."""
 _TABLES = {
@@ -278,17 +268,17 @@ class CostModel:
         "gb_month", "cost_month", "predicted_busy", "busy", "busiest", "wait_p50_s", "wait_p99_s",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return one group: every part for every mode."""
         parts = {FIT: _fit, CHECK: _check, SIZE_PART: _sizes, SIMULATION: _simulate}
         measurements = [
-            Measurement({"part": part, "mode": mode}, partial(compute, mode), repetitions=1)
+            items.Measurement({"part": part, "mode": mode}, partial(compute, mode), repetitions=1)
             for part, compute in parts.items()
             for mode in MODES
         ]
-        yield MeasurementGroup("model", partial(_open, settings, run), measurements)
+        yield items.MeasurementGroup("model", partial(_open, settings, run), measurements)
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return findings, the inputs, the formula's results, the checks."""
         lines: dict[str, dict[str, Line]] = {}
         for row in results.where(part=FIT).rows:
@@ -304,16 +294,18 @@ class CostModel:
             ("instances", "instances", "Instances of the server", "instances (cores)"),
         ):
             series = results.series("mode", "clients", column, part=SIZE_PART)
-            yield Figure(
-                name, title, "clients", label, series, log_x=True, log_y=True, places=PLACES
+            yield items.Figure(
+                name, title, "clients", label, series, log_x=True, log_y=True, places=boards.PLACES
             )
         both = {
-            mode: [Point(n, _added(each, "clients").at(n)) for n in (1, 10, 100, 1000, 10_000)]
+            mode: [
+                items.Point(n, _added(each, "clients").at(n)) for n in (1, 10, 100, 1000, 10_000)
+            ]
             for mode, each in lines.items()
         }
-        yield Figure(
+        yield items.Figure(
             "both-sides", "CPU of server, cache and clients together, by the formula", "clients",
-            "% of a core", both, log_x=True, log_y=True, markers=False, places=PLACES,
+            "% of a core", both, log_x=True, log_y=True, markers=False, places=boards.PLACES,
         )  # fmt: skip
         held_out = results.where(part=CHECK, quantity="server")
         predicted = {
@@ -321,10 +313,10 @@ class CostModel:
             for mode in held_out.distinct("mode")
             for column in ("measured", "predicted")
         }
-        yield Figure(
+        yield items.Figure(
             "held-out", "CPU of the server: measured, and predicted from fewer clients", "clients",
             "% of a core", predicted, log_x=True, log_y=True,
-            places={f"{mode}, measured": place for mode, place in PLACES.items()},
+            places={f"{mode}, measured": place for mode, place in boards.PLACES.items()},
         )  # fmt: skip
 
 
@@ -333,7 +325,9 @@ def _added(lines: Mapping[str, Line], *clients: str) -> Line:
     return Line(sum(line.fixed for line in each), sum(line.per_client for line in each))
 
 
-def _sentences(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Iterator[Finding]:
+def _sentences(
+    results: Results, lines: Mapping[str, Mapping[str, Line]]
+) -> Iterator[items.Finding]:
     sizes = results.where(part=SIZE_PART)
     most = max((int(n) for n in sizes.distinct("clients")), default=0)
     parts = [
@@ -341,21 +335,23 @@ def _sentences(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
         for row in sizes.where(clients=most).rows
     ]
     if parts:
-        yield Finding(
+        yield items.Finding(
             f"Extrapolated to {most:,} clients, with the prices of the configuration, a month "
             f"costs {'; '.join(parts)}.",
             headline=True,
         )
-    for mode in (CQELS_MODE.name, CSPARQL_MODE.name):
+    for mode in (boards.CQELS_MODE.name, boards.CSPARQL_MODE.name):
         for what, clients in (("the server alone", ()), ("both sides together", ("clients",))):
-            if mode in lines and STREAMER.name in lines:
-                ours, theirs = (_added(lines[name], *clients) for name in (STREAMER.name, mode))
+            if mode in lines and boards.STREAMER.name in lines:
+                ours, theirs = (
+                    _added(lines[name], *clients) for name in (boards.STREAMER.name, mode)
+                )
                 comparison = compared_lines(ours, theirs)
                 where = "at every number of clients" if comparison.crossing is None else (
                     f"above {rounded(comparison.crossing)} clients"
                 )  # fmt: skip
                 less = "less" if comparison.below else "more"
-                yield Finding(
+                yield items.Finding(
                     f"By the fitted lines, {what}: fragments take {less} CPU than {mode} {where}.",
                     headline=True,
                 )
@@ -365,16 +361,18 @@ def _sentences(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
         if row["quantity"] != "memory" and float(row["measured"] or 0)
     ]
     if errors:
-        yield Finding(
+        yield items.Finding(
             "At numbers of clients which the fit did not see, the formula is off by at most "
             f"{rounded(100 * max(errors))} %."
         )
     elif lines:
-        yield Finding("No larger number of clients was measured, so nothing measured checks it.")
+        yield items.Finding(
+            "No larger number of clients was measured, so nothing measured checks it."
+        )
     simulated_rows = results.where(part=SIMULATION)
     off = [abs(float(r["predicted_busy"]) / float(r["busy"]) - 1) for r in simulated_rows.rows]
     if off:
-        yield Finding(
+        yield items.Finding(
             f"The simulation's load of an instance differs from the formula's by at most "
             f"{rounded(100 * max(off))} %; 99 of 100 clients are served within "
             f"{shown_value(max(simulated_rows.numbers('wait_p99_s')))} s in every case."
@@ -382,7 +380,7 @@ def _sentences(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run) -> Iterator[MeasuredTotals]:
+def _open(settings: Sizes, run: items.Run) -> Iterator[MeasuredTotals]:
     experiment = ServerVsClient()
     folder = (run.output or Path()) / experiment.name
     if run.output is None or not (folder / RAW).is_file():
@@ -411,7 +409,7 @@ def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, floa
         "of which heads": {n: heads[n] / seconds[n] for n in heads},
         "memory": _points(opened, mode, "server_memory_mib"),
     }
-    if mode == CACHED.name:
+    if mode == boards.CACHED.name:
         result["cache"] = _points(opened, mode, "cache_percent")
     return result
 
@@ -439,10 +437,10 @@ def _costs(opened: MeasuredTotals, mode: str) -> Costs:
 
 
 def _burst(opened: MeasuredTotals, mode: str) -> float:
-    return opened.step if mode == CSPARQL_MODE.name else opened.period
+    return opened.step if mode == boards.CSPARQL_MODE.name else opened.period
 
 
-def _fit(mode: str, opened: Any) -> Iterator[ResultRow]:
+def _fit(mode: str, opened: Any) -> Iterator[items.ResultRow]:
     fitted_to = [
         f"{n:g}" for n in _points(opened, mode, "server_percent") if n <= opened.settings.fit_most
     ]
@@ -453,7 +451,7 @@ def _fit(mode: str, opened: Any) -> Iterator[ResultRow]:
         }  # fmt: skip
 
 
-def _check(mode: str, opened: Any) -> Iterator[ResultRow]:
+def _check(mode: str, opened: Any) -> Iterator[items.ResultRow]:
     lines = _fit_lines(opened, mode)
     for name, points in _quantities(opened, mode).items():
         for n, y in points.items():
@@ -464,7 +462,7 @@ def _check(mode: str, opened: Any) -> Iterator[ResultRow]:
                 }  # fmt: skip
 
 
-def _sizes(mode: str, opened: Any) -> Iterator[ResultRow]:
+def _sizes(mode: str, opened: Any) -> Iterator[items.ResultRow]:
     costs, prices = _costs(opened, mode), opened.settings
     for clients in opened.settings.clients:
         computed = _sized(costs, prices, clients)
@@ -478,7 +476,7 @@ def _sized(costs: Costs, prices: Sizes, clients: int) -> Any:
         raise MeasurementError(str(error)) from None
 
 
-def _simulate(mode: str, opened: Any) -> Iterator[ResultRow]:
+def _simulate(mode: str, opened: Any) -> Iterator[items.ResultRow]:
     costs, settings = _costs(opened, mode), opened.settings
     # Behind a cache it is the cache that clients wait for.
     load = costs.server if costs.cache is None else costs.cache

@@ -14,18 +14,9 @@ import psutil
 
 from annotations.terms import Quad, Term
 from experiments.errors import UnavailableError
+from experiments.harness import items
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    ResultRow,
-    Run,
-    Target,
-)
 from experiments.harness.processes import cpu_time
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
@@ -148,14 +139,14 @@ class PeriodicQueries:
         "ms_median", "ms_mean", "ms_p99", "rows", "events_per_second", "cpu_us_per_event",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return native by static size, the rules, and Spark."""
         for size in settings.static:
-            yield MeasurementGroup(
+            yield items.MeasurementGroup(
                 f"native, {size} static triples",
                 partial(_conference, settings, run, size),
                 [
-                    Measurement(
+                    items.Measurement(
                         _key("native", query=name, static=size), partial(_evaluations, name)
                     )
                     for name in _QUERIES
@@ -163,7 +154,7 @@ class PeriodicQueries:
             )
         for size in settings.brokers:
             measurements = [
-                Measurement(
+                items.Measurement(
                     _key("rules", query=query, static=size, window=window, rules=label),
                     partial(_with_rules, settings, run, size, query, window, rules),
                 )
@@ -173,13 +164,13 @@ class PeriodicQueries:
                 for label, rules in _RULES.items()
             ]
             opened = partial(_brokers, run, size)
-            yield MeasurementGroup(f"rules, {size} brokers", opened, measurements)
+            yield items.MeasurementGroup(f"rules, {size} brokers", opened, measurements)
         for cores in settings.cores:
-            yield MeasurementGroup(
+            yield items.MeasurementGroup(
                 f"Spark, {cores} core(s)",
                 partial(_spark, settings, run, cores, 1000),
                 [
-                    Measurement(
+                    items.Measurement(
                         _key("spark", query="over markets", window=5, cores=cores),
                         partial(_on_spark, "over markets", 5, RULES),
                         repetitions=1,
@@ -191,11 +182,11 @@ class PeriodicQueries:
             # Of the other sizes the widest window.
             windows = settings.spark_windows if number == 0 else settings.spark_windows[-1:]
             if windows:
-                yield MeasurementGroup(
+                yield items.MeasurementGroup(
                     f"rules on Spark, {size} brokers",
                     partial(_spark, settings, run, cores, size),
                     [
-                        Measurement(
+                        items.Measurement(
                             _key(
                                 "spark rules", query=query, static=size, window=window,
                                 rules=label, cores=cores,
@@ -209,7 +200,7 @@ class PeriodicQueries:
                     ],
                 )  # fmt: skip
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return native evaluations, savings of the rules, Spark by cores, and the claims."""
         native, rules, spark, rules_on_spark = (
             results.where(part=each) for each in ("native", "rules", "spark", "spark rules")
@@ -224,7 +215,7 @@ class PeriodicQueries:
             keys = {name: name for name in self.keys[1:]}
             yield chosen.table(title, keys, {name: name for name in (*columns, "rows")})
         yield from _native(native)
-        yield Figure(
+        yield items.Figure(
             "native-by-size", "One evaluation on the native engine", "static triples", ms,
             native.series("query", "static", "ms_median"), log_x=True,
         )  # fmt: skip
@@ -237,7 +228,7 @@ class PeriodicQueries:
                     f"{name}-{query.replace(' ', '-')}", chosen.where(query=query), column, unit
                 )
                 yield from _effects(chosen.where(query=query), column, f"{where}, {query}")
-        yield Figure(
+        yield items.Figure(
             "spark-by-cores", "Spark by cores", "cores", "triples per second",
             spark.series("query", "cores", "events_per_second"),
         )  # fmt: skip
@@ -257,17 +248,17 @@ class PeriodicQueries:
         )
 
 
-def _native(native: Results) -> Iterator[Item]:
+def _native(native: Results) -> Iterator[items.Item]:
     ratios = []
     for (name, size), original in _ORIGINAL.items():
         measured = native.mean("ms_median", query=name, static=size)
-        yield Target(
+        yield items.Target(
             f"{name}, {size} static triples: CPU ms per evaluation, median", measured, original,
             compared=f"original engine, on another machine: {original:g} ms",
         )  # fmt: skip
         ratios += [original / measured] if measured else []
     if ratios:
-        yield Finding(
+        yield items.Finding(
             f"On another machine the original engine took {rounded(min(ratios))} to "
             f"{rounded(max(ratios))} times as "
             "long for an evaluation as the native engine.",
@@ -275,7 +266,7 @@ def _native(native: Results) -> Iterator[Item]:
         )
 
 
-def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Figure]:
+def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[items.Figure]:
     for x, label, other, choose in (
         ("window", "range of the window (s)", "static", min if "spark" in name else max),
         ("static", "static triples", "window", max),
@@ -284,20 +275,20 @@ def _by_size(name: str, chosen: Results, column: str, unit: str) -> Iterator[Fig
         part = chosen.where(**{other: fixed})
         if len(part.distinct(x)) > 1:
             title = name.replace("-", " ").capitalize()
-            yield Figure(
+            yield items.Figure(
                 f"{name}-by-{x}", f"{title} by {label}, {other} {fixed}", label, unit,
                 part.series("rules", x, column), log_x=x == "static",
             )  # fmt: skip
 
 
-def _effects(chosen: Results, column: str, what: str) -> Iterator[Finding]:
+def _effects(chosen: Results, column: str, what: str) -> Iterator[items.Finding]:
     parts = [
         f"{label} {rounded(min(ratios))} to {rounded(max(ratios))}"
         for label in chosen.distinct("rules")
         if label != "none" and (ratios := list(_ratios(chosen, label, column)))
     ]
     if parts:
-        yield Finding(f"{what}: CPU with rules, times that without: {', '.join(parts)}.")
+        yield items.Finding(f"{what}: CPU with rules, times that without: {', '.join(parts)}.")
 
 
 def _worst(chosen: Results, label: str, column: str) -> float | None:
@@ -366,7 +357,7 @@ _QUICK_ON_SPARK = (("filters", "none"), ("filters", "push both"))
 
 @contextmanager
 def _conference(
-    settings: Sizes, run: Run, size: int
+    settings: Sizes, run: items.Run, size: int
 ) -> Iterator[tuple[Sequence[StoreGraph], Sequence[tuple[int, tuple[str, str, str]]]]]:
     conference = Conference(run.seed)
     with conference_graphs(conference, run, size) as graphs:
@@ -437,7 +428,7 @@ class _Stopwatch:
         self._last = now
         self.rows += len(answer.rows)
 
-    def row(self) -> ResultRow:
+    def row(self) -> items.ResultRow:
         ordered = sorted(self.taken)
         return {
             "ms_median": percentile(ordered, 50),
@@ -447,7 +438,7 @@ class _Stopwatch:
         }
 
 
-def _evaluations(name: str, opened: Any) -> Iterable[ResultRow]:
+def _evaluations(name: str, opened: Any) -> Iterable[items.ResultRow]:
     graphs, events = opened
     engine = Engine()
     for graph in graphs:
@@ -464,20 +455,20 @@ def _evaluations(name: str, opened: Any) -> Iterable[ResultRow]:
 
 
 @contextmanager
-def _brokers(run: Run, size: int) -> Iterator[Sequence[StoreGraph]]:
+def _brokers(run: items.Run, size: int) -> Iterator[Sequence[StoreGraph]]:
     with run.static.graphs(run.folder / f"brokers{size}", {"brokers": brokers(size)}) as it:
         yield it
 
 
 def _with_rules(
     settings: Sizes,
-    run: Run,
+    run: items.Run,
     size: int,
     query: str,
     window: int,
     rules: tuple[Rule, ...],
     opened: Any,
-) -> Iterable[ResultRow]:
+) -> Iterable[items.ResultRow]:
     engine = Engine(instants=InstantSettings(rules=rules))
     for graph in opened:
         engine.attach(graph)
@@ -495,7 +486,7 @@ def _with_rules(
 
 
 @contextmanager
-def _spark(settings: Sizes, run: Run, cores: int, size: int) -> Iterator[SparkMarket]:
+def _spark(settings: Sizes, run: items.Run, cores: int, size: int) -> Iterator[SparkMarket]:
     try:
         from tpf_server.continuous.spark.execution import continuous_session
     except ImportError as error:
@@ -523,7 +514,7 @@ def _spark(settings: Sizes, run: Run, cores: int, size: int) -> Iterator[SparkMa
 
 def _on_spark(
     query: str, window: int, rules: tuple[Rule, ...], market: SparkMarket
-) -> Iterable[ResultRow]:
+) -> Iterable[items.ResultRow]:
     before, started = cpu_time(market.java), time.perf_counter()
     rows = market.replay(market_query(query, window), rules)
     seconds = time.perf_counter() - started

@@ -20,40 +20,18 @@ import requests
 
 from annotations.clock import SystemClock
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
+from experiments.harness import items, servers
 from experiments.harness.estimates import percentile
-from experiments.harness.items import (
-    CellValue,
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    ResultRow,
-    Run,
-    Table,
-    Target,
-)
 from experiments.harness.processes import LOOPBACK, Process, child, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
-from experiments.harness.servers import (
-    CONSTANT,
-    OURS,
-    REFERENCE,
-    TOKEN,
-    Server,
-    constant_server,
-    fragment_server,
-    reference_data,
-    reference_server,
-)
 from experiments.harness.static_loading import StaticLoading
 from experiments.studies.processes import push_facts
 from experiments.workloads.board import renewal
 from experiments.workloads.people import PEOPLE, People
 
 PEOPLE_DATASET = "people"
-_SERVERS = ", ".join((OURS, CONSTANT, REFERENCE))
+_SERVERS = ", ".join((servers.OURS, servers.CONSTANT, servers.REFERENCE))
 FORMATS = {
     "TriG": "application/trig",
     "N-Quads": "application/n-quads",
@@ -180,16 +158,16 @@ class PeopleFiles:
         return store
 
 
-def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManager[Server]:
+def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManager[servers.Server]:
     """Start a server with one worker, or raise `UnavailableError`."""
-    if name == CONSTANT:
-        return constant_server()
-    if name == REFERENCE:
-        return reference_server(
-            reference_data(files.triples(), files.folder), PEOPLE_DATASET, folder
+    if name == servers.CONSTANT:
+        return servers.constant_server()
+    if name == servers.REFERENCE:
+        return servers.reference_server(
+            servers.reference_data(files.triples(), files.folder), PEOPLE_DATASET, folder
         )
     source = json.dumps(str(files.store().resolve()))
-    return fragment_server(
+    return servers.fragment_server(
         folder,
         f"[datasets.{PEOPLE_DATASET}]\nsource = {source}\nlive = false\n[datasets.{_LIVE}]\n",
     )
@@ -198,19 +176,19 @@ def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManage
 @dataclass(frozen=True, slots=True)
 class _Running:
     files: PeopleFiles
-    servers: Mapping[str, Server]
+    running: Mapping[str, servers.Server]
     generator: Process
     connections: int
     warm: set[tuple[str, str]] = field(default_factory=set)
     """Servers with the first request of what they were asked until the rate was steady."""
 
-    def named(self, name: str) -> Server:
+    def named(self, name: str) -> servers.Server:
         try:
-            return self.servers[name]
+            return self.running[name]
         except KeyError:
             raise UnavailableError(f"{name} is not running") from None
 
-    def warm_up(self, server: Server, requests: Sequence[str], seconds: float) -> None:
+    def warm_up(self, server: servers.Server, requests: Sequence[str], seconds: float) -> None:
         """Send requests until the rate is steady: a compiler at run time takes its time."""
         rates: list[float] = []
         while len(rates) < _MOST_ROUNDS and not steady(rates):
@@ -219,12 +197,12 @@ class _Running:
 
     def ask(
         self,
-        server: Server,
+        server: servers.Server,
         requests: Sequence[str],
         seconds: float,
         status: int = 200,
         pause: float = 0.0,
-    ) -> ResultRow:
+    ) -> items.ResultRow:
         order = {
             "port": server.port, "connections": 1 if pause else self.connections,
             "seconds": seconds, "status": status, "requests": requests, "pause": pause,
@@ -264,20 +242,20 @@ def running_server(
 ) -> Iterator[_Running]:
     """Start the servers; leave out those not installed, and say so."""
     with ExitStack() as stack:
-        servers = {}
+        running = {}
         for name in names:
             try:
                 opened = server(name, files, files.folder / name.rpartition("/")[2])
-                servers[name] = stack.enter_context(opened)
+                running[name] = stack.enter_context(opened)
             except UnavailableError as error:
                 say(f"{name}: {error}")
         generator = stack.enter_context(
             started("load generator", child("experiments.harness.load_generator:follow_order"))
         )
-        yield _Running(files, servers, generator, connections)
+        yield _Running(files, running, generator, connections)
 
 
-def mapped(server: Server) -> int:
+def mapped(server: servers.Server) -> int:
     """Return bytes of the worker's memory that are pages of a store, shared and reclaimable."""
     sizes = server.process.resident_each()
     largest = max(sizes, key=lambda pid: sizes[pid])
@@ -297,7 +275,7 @@ class Sizes:
     warm_up_seconds: float = 1.0
     connections: int = 4
     rounds: int = 5
-    servers: tuple[str, ...] = (OURS, CONSTANT, REFERENCE)
+    servers: tuple[str, ...] = (servers.OURS, servers.CONSTANT, servers.REFERENCE)
     formats: tuple[str, ...] = tuple(FORMATS)
     seldom_rate: float = 40.0
     seldom_requests: int = 200
@@ -326,34 +304,34 @@ class Fragments:
         "head_bytes",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return the comparison: servers and formats in turn."""
         for name in settings.servers:
-            if name not in (OURS, CONSTANT, REFERENCE):
+            if name not in (servers.OURS, servers.CONSTANT, servers.REFERENCE):
                 raise ConfigurationError(f"servers: {name!r}; there are {_SERVERS}")
         folder = Path(settings.data) if settings.data else run.folder
         people = People(settings.triples, run.seed)
         files = PeopleFiles(people, folder / f"{people.triples}-{run.seed}", run.static)
-        yield MeasurementGroup(
+        yield items.MeasurementGroup(
             f"{people.triples:,} triples",
             partial(running_server, files, settings.connections, settings.servers, run.say),
             list(_measurements(people, settings)),
         )
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return cost per request by pattern and by format, start and memory, targets."""
         triples = int(results.distinct("triples")[0])
         # Rounds are in turn, and a median is no outlier.
         results = results.medians(self.keys, [name for name in self.values if name != "kind"])
         page = results.where(pattern="first page", format="TriG")
-        ours = page.mean("cpu_ms", server=OURS)
+        ours = page.mean("cpu_ms", server=servers.OURS)
         others = {
             name: mean / ours
-            for name in (REFERENCE, CONSTANT)
+            for name in (servers.REFERENCE, servers.CONSTANT)
             if ours and (mean := page.mean("cpu_ms", server=name))
         }
         if ours is not None:
-            yield Finding(
+            yield items.Finding(
                 f"The first page of {triples:,} triples (TriG, 100 triples) costs one worker "
                 f"{rounded(ours)} ms of CPU"
                 + "".join(f"; {rounded(ratio)} times as much: {n}" for n, ratio in others.items())
@@ -369,7 +347,7 @@ class Fragments:
                 {"format": "TriG"},
             ),
         ):  # fmt: skip
-            yield Figure(
+            yield items.Figure(
                 name, f"{' '.join(wanted.values())}, {triples:,} triples, one worker", x, label,
                 results.series("server", x, column, numeric=False, **wanted), kind="bars",
                 log_y=column == "cpu_ms",
@@ -383,29 +361,31 @@ class Fragments:
         yield from _by_reference(asked)
         for (form, pattern), (limit, reference) in _TARGETS.items():
             compared = "" if reference is None else f"reference server with HDT: {reference:g}"
-            measured = results.mean("cpu_ms", server=OURS, pattern=pattern, format=form)
+            measured = results.mean("cpu_ms", server=servers.OURS, pattern=pattern, format=form)
             what = f"CPU ms per request, {form}, {pattern}, {triples:,} triples"
-            yield Target(what, measured, limit, compared=compared)
-        yield from start_targets(results.where(server=OURS), triples)
+            yield items.Target(what, measured, limit, compared=compared)
+        yield from start_targets(results.where(server=servers.OURS), triples)
 
 
-def start_targets(ours: Results, triples: int) -> Iterator[Target]:
+def start_targets(ours: Results, triples: int) -> Iterator[items.Target]:
     """Return targets of time and memory of the server's start."""
-    yield Target(
+    yield items.Target(
         f"seconds until the server answers, {triples:,} triples",
         ours.mean("start_seconds"), 1.0, compared="reference server: 2 on 1 M",
     )  # fmt: skip
-    yield Target(
+    yield items.Target(
         f"MiB of memory of the worker at its start, {triples:,} triples",
         ours.mean("start_memory_mib"), 120.0, compared="reference server: 130–300 on 1 M",
     )  # fmt: skip
 
 
-def _by_reference(asked: Results) -> Iterator[Item]:
+def _by_reference(asked: Results) -> Iterator[items.Item]:
     pairs = {}
-    for row in asked.where(server=REFERENCE).rows:
+    for row in asked.where(server=servers.REFERENCE).rows:
         page, form = row["pattern"], row["format"]
-        if page in PATTERNS and (same := asked.where(server=OURS, pattern=page, format=form).rows):
+        if page in PATTERNS and (
+            same := asked.where(server=servers.OURS, pattern=page, format=form).rows
+        ):
             pairs[f"{page} {form}"] = same[0], row
     ratios = {
         kind: [float(one[name] or "nan") / float(other[name] or "nan") for name in _RATIO_COLUMNS]
@@ -413,18 +393,18 @@ def _by_reference(asked: Results) -> Iterator[Item]:
     }
     if ratios:
         cheapest, dearest = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
-        yield Finding(
+        yield items.Finding(
             "By that of the reference server in the same run, the CPU of a page is "
             f"{rounded(ratios[cheapest][0])} ({cheapest}) to {rounded(ratios[dearest][0])} "
             f"({dearest}).",
             headline=True,
         )
         header = ("page", *_RATIO_COLUMNS.values())
-        rows: list[tuple[CellValue, ...]] = [(kind, *each) for kind, each in ratios.items()]
-        yield Table("Ours by the reference server, medians of rounds in turn", header, rows)
+        rows: list[tuple[items.CellValue, ...]] = [(kind, *each) for kind, each in ratios.items()]
+        yield items.Table("Ours by the reference server, medians of rounds in turn", header, rows)
     for (pattern, form), limit in _RATIOS.items():
         kind = f"{pattern} {form}"
-        yield Target(
+        yield items.Target(
             f"CPU of a page by that of the reference server, {kind}",
             ratios[kind][0] if kind in ratios else None, limit,
         )  # fmt: skip
@@ -436,7 +416,7 @@ def steady(rates: Sequence[float]) -> bool:
     return len(last) == 3 and max(last) <= _STEADY * min(last)
 
 
-def _measurements(people: People, settings: Sizes) -> Iterator[Measurement]:
+def _measurements(people: People, settings: Sizes) -> Iterator[items.Measurement]:
     def key(server: str, pattern: str, form: str) -> dict[str, str | int | float]:
         return {"triples": people.triples, "server": server, "pattern": pattern, "format": form}
 
@@ -448,22 +428,24 @@ def _measurements(people: People, settings: Sizes) -> Iterator[Measurement]:
                     measured_pages, people, pattern, RoundTimes(seconds, settings.warm_up_seconds),
                     name, FORMATS[form],
                 )  # fmt: skip
-                yield Measurement(key(name, pattern, form), measure, settings.rounds)
+                yield items.Measurement(key(name, pattern, form), measure, settings.rounds)
     pause = 1 / settings.seldom_rate
     for name in names:
         lasts = settings.seldom_requests * pause
         measure = partial(
             measured_pages, people, "subject", RoundTimes(lasts, pause=pause), name, FORMATS["TriG"]
         )
-        yield Measurement(key(name, SELDOM, "TriG"), measure)
+        yield items.Measurement(key(name, SELDOM, "TriG"), measure)
     # The reference server sends no entity tags.
     (path,) = paths(people, "predicate")
     not_modified = partial(_measure_not_modified, path, seconds)
-    yield Measurement(key(OURS, NOT_MODIFIED, "TriG"), not_modified)
+    yield items.Measurement(key(servers.OURS, NOT_MODIFIED, "TriG"), not_modified)
     for pattern, encodings in RENEWED.items():
-        yield Measurement(key(OURS, pattern, "TriG"), partial(_measure_renewed, encodings, seconds))
+        yield items.Measurement(
+            key(servers.OURS, pattern, "TriG"), partial(_measure_renewed, encodings, seconds)
+        )
     for name in names:
-        yield Measurement(key(name, START, "-"), partial(measured_start, name))
+        yield items.Measurement(key(name, START, "-"), partial(measured_start, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,12 +459,12 @@ class RoundTimes:
 
 def measured_pages(
     people: People, pattern: str, times: RoundTimes, name: str, media_type: str, opened: _Running
-) -> Iterator[ResultRow]:
+) -> Iterator[items.ResultRow]:
     """Ask a server for pages in a loop, after a warm-up before the first round."""
     server, asked = opened.named(name), paths(people, pattern)
-    if name == CONSTANT:
+    if name == servers.CONSTANT:
         # As many bytes as ours sends for the first of these requests.
-        size = len(_page(opened.named(OURS), asked[0], media_type).content)
+        size = len(_page(opened.named(servers.OURS), asked[0], media_type).content)
         asked = [f"/{size}"]
     orders = [request(server.port, path, media_type) for path in asked]
     if times.warm_up and (key := (name, orders[0])) not in opened.warm:
@@ -491,8 +473,8 @@ def measured_pages(
     yield opened.ask(server, orders, times.round, pause=times.pause)
 
 
-def _measure_not_modified(path: str, seconds: float, opened: _Running) -> Iterator[ResultRow]:
-    server = opened.named(OURS)
+def _measure_not_modified(path: str, seconds: float, opened: _Running) -> Iterator[items.ResultRow]:
+    server = opened.named(servers.OURS)
     tag = _page(server, path, FORMATS["TriG"]).headers.get("ETag")
     if tag is None:
         raise MeasurementError("there is no entity tag")
@@ -500,10 +482,10 @@ def _measure_not_modified(path: str, seconds: float, opened: _Running) -> Iterat
     yield opened.ask(server, [order], seconds, status=304)
 
 
-def _measure_renewed(encodings: str, seconds: float, opened: _Running) -> Iterator[ResultRow]:
+def _measure_renewed(encodings: str, seconds: float, opened: _Running) -> Iterator[items.ResultRow]:
     """Renew 100 facts, of which the client has the page before."""
-    server = opened.named(OURS)
-    order = {"url": f"{server.url}{_LIVE}", "token": TOKEN}
+    server = opened.named(servers.OURS)
+    order = {"url": f"{server.url}{_LIVE}", "token": servers.TOKEN}
     subjects = [f"<{PEOPLE}person/{n}>" for n in range(50)]
     end = SystemClock().now() + timedelta(hours=1)
     asked = {"Accept": FORMATS["TriG"], "Accept-Encoding": "dcz"}
@@ -516,7 +498,7 @@ def _measure_renewed(encodings: str, seconds: float, opened: _Running) -> Iterat
     yield opened.ask(server, [request(server.port, f"/{_LIVE}", FORMATS["TriG"], fields)], seconds)
 
 
-def measured_start(name: str, opened: _Running) -> Iterator[ResultRow]:
+def measured_start(name: str, opened: _Running) -> Iterator[items.ResultRow]:
     """Start a server again: seconds and memory; and its memory after what was asked."""
     server = opened.named(name)
     start_seconds, start_memory = opened.start_another(name)
@@ -529,7 +511,7 @@ def measured_start(name: str, opened: _Running) -> Iterator[ResultRow]:
     }
 
 
-def _page(server: Server, path: str, media_type: str) -> requests.Response:
+def _page(server: servers.Server, path: str, media_type: str) -> requests.Response:
     response = requests.get(
         server.url + path.lstrip("/"),
         headers={"Accept": media_type, "Accept-Encoding": "identity"}, timeout=30,

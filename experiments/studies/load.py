@@ -11,34 +11,12 @@ from signal import SIGKILL
 from typing import Any, Self
 
 from experiments.errors import MachineLimitError, MeasurementError, ProcessFailedError
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-    Target,
-)
+from experiments.harness import items
 from experiments.harness.processes import Process, started
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
 from experiments.harness.servers import OURS, command
-from experiments.studies.boards import need_java
-from experiments.studies.fragments import (
-    FORMATS,
-    PATTERNS,
-    START,
-    START_COLUMNS,
-    PeopleFiles,
-    RoundTimes,
-    measured_pages,
-    measured_start,
-    running_server,
-    start_targets,
-)
+from experiments.studies import boards, fragments
 from experiments.workloads.people import People
 from tpf_server.store.static.manifest import read_manifest
 
@@ -110,10 +88,12 @@ class Load:
         "mapped_mib", "kind",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return a group per engine, so that a missing Java leaves out only one; then servers."""
         files = {
-            triples: PeopleFiles(People(triples, run.seed), run.folder / str(triples), run.static)
+            triples: fragments.PeopleFiles(
+                People(triples, run.seed), run.folder / str(triples), run.static
+            )
             for triples in (*settings.triples, *settings.one_core)
         }
         for engine, sizes in (
@@ -122,7 +102,7 @@ class Load:
             (LOCAL, settings.triples),
         ):
             measurements = [
-                Measurement(
+                items.Measurement(
                     {"triples": triples, "engine": engine, "pattern": LOADED},
                     partial(_load, engine, files[triples], settings),
                     settings.repetitions,
@@ -130,21 +110,21 @@ class Load:
                 for triples in sizes
             ]
             if measurements:
-                yield MeasurementGroup(engine, partial(_open, engine), measurements)
+                yield items.MeasurementGroup(engine, partial(_open, engine), measurements)
         for triples in settings.triples:
-            yield MeasurementGroup(
+            yield items.MeasurementGroup(
                 f"pages of {triples:,} triples",
                 partial(_server, files[triples], settings.connections, run),
                 list(_pages(files[triples].people, settings)),
             )
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return seconds and memory by size; compare the engines' stores; pages by size."""
         # Of pages, rounds are in turn, and a median is no outlier.
         served = results.where(engine=SERVED).medians(self.keys, self.values[:-1])
         results = results.where(pattern=LOADED)
         for engine, points in results.series("engine", "triples", "seconds").items():
-            yield Finding(
+            yield items.Finding(
                 f"{engine}: a store of {points[-1].x:,.0f} triples in {rounded(points[-1].y)} s, "
                 f"with at most {rounded(max(results.numbers('peak_mib', engine=engine)))} MiB of "
                 "memory.",
@@ -153,27 +133,27 @@ class Load:
         for column in ("seconds", "peak_mib", "triples_per_second"):
             series = results.series("engine", "triples", column)
             label = _COLUMNS[column]
-            yield Figure(column, label, "triples", label, series, log_x=True, log_y=True)
+            yield items.Figure(column, label, "triples", label, series, log_x=True, log_y=True)
         yield results.table("Loads", {"triples": "triples", "engine": "engine"}, _COLUMNS)
         loads = {size: results.where(triples=size) for size in results.distinct("triples")}
         both = [size for size, each in loads.items() if len(each.distinct("engine")) > 1]
         different = [size for size in both if len(loads[size].distinct("version")) > 1]
         if both:
             sizes = sentence_list([f"{int(size):,}" for size in different or both])
-            yield Finding(
+            yield items.Finding(
                 f"The engines wrote different stores of {sizes} triples."
                 if different
                 else f"The engines wrote the same stores of {sizes} triples, byte for byte.",
                 headline=bool(different),
             )
         seconds = results.mean("seconds", triples=_TEN_MILLION, engine=ON_SPARK)
-        yield Target("seconds to load 10,000,000 triples with Spark", seconds, 75.0)
+        yield items.Target("seconds to load 10,000,000 triples with Spark", seconds, 75.0)
         yield from _extrapolated(results)
         if served.rows:
             yield from _served(served, results)
 
 
-def _extrapolated(loads: Results) -> Iterator[Finding]:
+def _extrapolated(loads: Results) -> Iterator[items.Finding]:
     memory = loads.series("engine", "triples", "peak_mib")
     for engine, seconds in loads.series("engine", "triples", "seconds").items():
         if len(seconds) < 2:
@@ -181,7 +161,7 @@ def _extrapolated(loads: Results) -> Iterator[Finding]:
         most = seconds[-1].x
         each, before = (
             (b.y - a.y) / (float(b.x) - float(a.x))
-            for a, b in (seconds[-2:], (Point(0, 0.0), seconds[-2]))
+            for a, b in (seconds[-2:], (items.Point(0, 0.0), seconds[-2]))
         )
         if each <= 0:
             continue  # other load: this says nothing of more triples
@@ -191,31 +171,31 @@ def _extrapolated(loads: Results) -> Iterator[Finding]:
             if each <= _PROPORTIONAL * before
             else f"before it were {rounded(1e6 * before)} µs, so that it will be more than this"
         )
-        yield Finding(
+        yield items.Finding(
             f"Extrapolated to {10 * float(most):,.0f} triples, {engine}: "
             f"{duration(1000 * _at_ten_times(seconds))} and "
             f"{rounded(_at_ten_times(memory[engine]) / 1024)} GiB of memory. {growth}; {reason}."
         )
 
 
-def _at_ten_times(points: Sequence[Point]) -> float:
+def _at_ten_times(points: Sequence[items.Point]) -> float:
     """Return the value at ten times the last x, on the line of the last two points."""
     (x1, y1), (x2, y2) = ((float(point.x), point.y) for point in points[-2:])
     return y2 + (y2 - y1) / (x2 - x1) * 9 * x2
 
 
-def _served(served: Results, loads: Results) -> Iterator[Item]:
-    asked = Results([row for row in served.rows if row["pattern"] != START], {}, {})
+def _served(served: Results, loads: Results) -> Iterator[items.Item]:
+    asked = Results([row for row in served.rows if row["pattern"] != fragments.START], {}, {})
     series = asked.series("pattern", "triples", "p95_ms")
     most = max(float(row["triples"]) for row in served.rows)
     last = {name: points[-1].y for name, points in series.items() if points[-1].x == most}
-    started_servers = served.where(pattern=START, triples=int(most))
-    yield from start_targets(started_servers, int(most))
+    started_servers = served.where(pattern=fragments.START, triples=int(most))
+    yield from fragments.start_targets(started_servers, int(most))
     worst = max(last, key=last.__getitem__, default="")
     seconds, mib = (started_servers.mean(name) for name in ("start_seconds", "start_memory_mib"))
     if worst and seconds is not None and mib is not None:
         median = asked.mean("p50_ms", pattern=worst, triples=int(most)) or 0.0
-        yield Finding(
+        yield items.Finding(
             f"Of {most:,.0f} triples, a server answers {duration(1000 * seconds)} after its start "
             f"with {rounded(mib)} MiB; the slowest kind of page ({worst}) takes "
             f"{duration(median)} in the median, {duration(last[worst])} at most for 95 of 100.",
@@ -226,58 +206,62 @@ def _served(served: Results, loads: Results) -> Iterator[Item]:
             (x1, y1), (x2, y2) = ((float(point.x), point.y) for point in points[-2:])
             factor = max(1.0, y2 / y1) ** (log(10) / log(x2 / x1))
             store = max(loads.numbers("store_mib", triples=int(most)), default=0.0)
-            yield Finding(
+            yield items.Finding(
                 f"Extrapolated to {10 * most:,.0f} triples: {duration(factor * y2)}, the factor "
                 f"{rounded(factor)} for each ten times as many again. A page is found by binary "
                 "search and read from mapped files: this holds while what is asked for is in "
                 f"memory, of a store of {rounded(10 * store / 1024)} GiB."
             )
-    yield Target(
+    yield items.Target(
         f"p95 of a page of {most:,.0f} triples, the slowest pattern, ms", last.get(worst),
         _MOST_PAGE_MS,
     )  # fmt: skip
     label = "p95, ms"
-    yield Figure("p95", "Pages by size, TriG", "triples", label, series, log_x=True)
+    yield items.Figure("p95", "Pages by size, TriG", "triples", label, series, log_x=True)
     keys = {"triples": "triples", "pattern": "pattern"}
     yield asked.table("Pages, four connections, one worker (medians)", keys, _PAGE_COLUMNS)
-    yield served.where(pattern=START).table(
-        "Start, and memory", {"triples": "triples"}, START_COLUMNS
+    yield served.where(pattern=fragments.START).table(
+        "Start, and memory", {"triples": "triples"}, fragments.START_COLUMNS
     )
 
 
 @contextmanager
 def _open(engine: str) -> Iterator[None]:
     if engine != LOCAL:
-        need_java()
+        boards.need_java()
     yield
 
 
 @contextmanager
-def _server(files: PeopleFiles, connections: int, run: Run) -> Iterator[Any]:
+def _server(files: fragments.PeopleFiles, connections: int, run: items.Run) -> Iterator[Any]:
     """Serve the store, whose files are in memory as far as there is some."""
     for path in files.store().rglob("*"):
         if path.is_file():
             with path.open("rb", buffering=0) as file:
                 while file.read(_BLOCK):
                     pass
-    with running_server(files, connections, (OURS,), run.say) as opened:
+    with fragments.running_server(files, connections, (OURS,), run.say) as opened:
         yield opened
 
 
-def _pages(people: People, settings: Sizes) -> Iterator[Measurement]:
-    times = RoundTimes(settings.page_seconds, settings.warm_up_seconds)
-    measures = {START: partial(measured_start, OURS)} | {
-        pattern: partial(measured_pages, people, pattern, times, OURS, FORMATS["TriG"])
-        for pattern in PATTERNS
+def _pages(people: People, settings: Sizes) -> Iterator[items.Measurement]:
+    times = fragments.RoundTimes(settings.page_seconds, settings.warm_up_seconds)
+    measures = {fragments.START: partial(fragments.measured_start, OURS)} | {
+        pattern: partial(
+            fragments.measured_pages, people, pattern, times, OURS, fragments.FORMATS["TriG"]
+        )
+        for pattern in fragments.PATTERNS
     }
     for pattern, measure in measures.items():
-        yield Measurement(
+        yield items.Measurement(
             {"triples": people.triples, "engine": SERVED, "pattern": pattern}, measure,
             settings.rounds,
         )  # fmt: skip
 
 
-def _load(engine: str, files: PeopleFiles, settings: Sizes, _: None) -> Iterator[ResultRow]:
+def _load(
+    engine: str, files: fragments.PeopleFiles, settings: Sizes, _: None
+) -> Iterator[items.ResultRow]:
     triples, folder = files.people.triples, files.folder
     folder.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(folder).free < _DISK_BYTES * triples:

@@ -27,29 +27,10 @@ import pyoxigraph
 from annotations.clock import SystemClock
 from experiments.errors import ProcessFailedError, UnavailableError
 from experiments.free_port import free_port
-from experiments.harness import peers
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    ResultRow,
-    Run,
-    Table,
-    Target,
-)
+from experiments.harness import items, peers, servers
 from experiments.harness.processes import LOOPBACK, Process, child, started
 from experiments.harness.report import rounded
 from experiments.harness.results import Results
-from experiments.harness.servers import (
-    OURS,
-    REFERENCE,
-    Server,
-    fragment_server,
-    reference_data,
-    reference_server,
-)
 from experiments.harness.static_loading import StaticLoading
 
 COMUNICA = "Comunica"
@@ -71,14 +52,14 @@ _HEAVY: Final = ("C3",)
 OXIGRAPH: Final = "oxigraph"
 IN_PROCESS: Final = "in process"
 PAIRS: Final = (
-    (OURS, OURS_PLAIN), (OURS, RESTRICTED), (OURS, REFERENCE),
-    (COMUNICA, OURS_PLAIN), (COMUNICA_BRTPF, RESTRICTED), (COMUNICA, REFERENCE),
+    (servers.OURS, OURS_PLAIN), (servers.OURS, RESTRICTED), (servers.OURS, servers.REFERENCE),
+    (COMUNICA, OURS_PLAIN), (COMUNICA_BRTPF, RESTRICTED), (COMUNICA, servers.REFERENCE),
     (OXIGRAPH, IN_PROCESS),
 )  # fmt: skip
 """Clients and servers. Oxigraph reads the data without a network: what an endpoint can do."""
 _HELD: Final = 2.5
 """Bytes of memory that oxigraph takes for one of N-Triples."""
-_COMUNICAS: Final = {OURS_PLAIN: COMUNICA, RESTRICTED: COMUNICA_BRTPF, REFERENCE: COMUNICA}
+_COMUNICAS: Final = {OURS_PLAIN: COMUNICA, RESTRICTED: COMUNICA_BRTPF, servers.REFERENCE: COMUNICA}
 _SHARES: Final = {
     ("BSBM", OURS_PLAIN, 0): 1 / 3, ("WatDiv", OURS_PLAIN, 0): 1 / 4,
     ("BSBM", RESTRICTED, 0): 1 / 6, ("WatDiv", RESTRICTED, 0): 1 / 6,
@@ -88,7 +69,7 @@ _SHARES: Final = {
 """Targets: seconds of our client by those of Comunica over plain fragments."""
 _OVER: Final = {
     OURS_PLAIN: "over plain fragments", RESTRICTED: "over our default server",
-    REFERENCE: "over @ldf/server",
+    servers.REFERENCE: "over @ldf/server",
 }  # fmt: skip
 _COLUMNS: Final = {
     "seconds": "seconds", "requests": "requests", "bytes": "bytes",
@@ -146,7 +127,7 @@ class Sizes:
 class ProxiedServer:
     """A server, the proxy before it, and the URL of its dataset behind both."""
 
-    server: Server
+    server: servers.Server
     proxy: Process
     url: str
 
@@ -164,17 +145,19 @@ def proxied_server(
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
     with ExitStack() as stack:
-        if name == REFERENCE:
-            served = reference_data(data, folder)
+        if name == servers.REFERENCE:
+            served = servers.reference_data(data, folder)
             server = stack.enter_context(
-                reference_server(served, dataset, folder / "reference", base_url=base)
+                servers.reference_server(served, dataset, folder / "reference", base_url=base)
             )
         else:
             store = folder / dataset
             if not store.exists():
                 static.load({store: data}, SystemClock().now())
             config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
-            server = stack.enter_context(fragment_server(folder, config, store, base_url=base))
+            server = stack.enter_context(
+                servers.fragment_server(folder, config, store, base_url=base)
+            )
         order = child("experiments.harness.delay_proxy:DelayProxy", str(server.port), str(port))
         proxy = stack.enter_context(started("delay proxy", order))
         proxy.ask({"delay": 0.0}, _READY_SECONDS)
@@ -243,7 +226,7 @@ def read_benchmark(name: str, settings: Sizes) -> Benchmark:
         )
     pairs = [
         (client, server) for client, server in PAIRS
-        if client in settings.clients and not (name in LARGE and server == REFERENCE)
+        if client in settings.clients and not (name in LARGE and server == servers.REFERENCE)
     ]  # fmt: skip
     return Benchmark(name, data, queries, pairs)
 
@@ -381,22 +364,24 @@ class OpenTrack:
         "right", "timeouts", "failed", "why",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return a group for each benchmark, whose contestants ask in turn."""
         for name in settings.benchmarks:
             sizes = settings.of_large() if name in LARGE else settings
             try:
                 benchmark = read_benchmark(name, sizes)
             except UnavailableError as error:
-                nothing = Measurement(dict.fromkeys(self.keys, name), partial(_refuse, str(error)))
-                yield MeasurementGroup(name, partial(_refuse, str(error)), [nothing])
+                nothing = items.Measurement(
+                    dict.fromkeys(self.keys, name), partial(_refuse, str(error))
+                )
+                yield items.MeasurementGroup(name, partial(_refuse, str(error)), [nothing])
                 continue
-            yield MeasurementGroup(
+            yield items.MeasurementGroup(
                 name, partial(_open, benchmark, sizes, run),
                 list(_measurements(benchmark, sizes)), _warm_up,
             )  # fmt: skip
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return totals beside Comunica's, then crowds, then each query."""
         many = Results([row for row in results.rows if row["crowd"] != "1"], {}, {})
         single = results.where(crowd=1)
@@ -405,7 +390,7 @@ class OpenTrack:
             for latency in own.distinct("latency_ms"):
                 asked = own.where(latency_ms=latency)
                 yield from _totals(benchmark, int(latency), asked)
-                yield Figure(
+                yield items.Figure(
                     f"seconds-{benchmark}-{latency}",
                     f"{benchmark}: seconds per query, {latency} ms of latency added", "query",
                     "seconds", _by_pair(asked, "seconds"), kind="bars", log_y=True,
@@ -422,19 +407,19 @@ class OpenTrack:
             columns = {"results": "answered", **_COLUMNS}
             yield many.table("Many clients at once, one query each", keys, columns)
         yield from _exceptions(results)
-        yield Target(
+        yield items.Target(
             "timeouts of our client, up to 64 at once",
-            sum(results.numbers("timeouts", client=OURS)) if many.rows else None, 0,
+            sum(results.numbers("timeouts", client=servers.OURS)) if many.rows else None, 0,
         )  # fmt: skip
 
 
-def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[Measurement]:
+def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[items.Measurement]:
     for latency in settings.latencies:
         for crowd in settings.crowds:
             queries = [query for query in benchmark.queries if not latency or query not in _HEAVY]
             for query in queries if crowd == 1 else (_ALL,):
                 for client, server in benchmark.pairs:
-                    if (latency and server == REFERENCE) or (
+                    if (latency and server == servers.REFERENCE) or (
                         client == OXIGRAPH and (crowd > 1 or latency)
                     ):
                         continue
@@ -449,7 +434,7 @@ def _measurements(benchmark: Benchmark, settings: Sizes) -> Iterator[Measurement
                         )
                     else:
                         measure = partial(_measure_crowd, float(latency), (client, server), crowd)
-                    yield Measurement(key, measure, 1)
+                    yield items.Measurement(key, measure, 1)
 
 
 def _refuse(reason: str, _opened: object = None) -> Any:
@@ -457,7 +442,7 @@ def _refuse(reason: str, _opened: object = None) -> Any:
 
 
 def _pair_name(row: Mapping[str, str]) -> str:
-    client = "our client" if row["client"] == OURS else row["client"]
+    client = "our client" if row["client"] == servers.OURS else row["client"]
     return f"{client} on {row['server']}" if row["server"] != IN_PROCESS else client
 
 
@@ -479,14 +464,14 @@ def _sums(results: Results, column: str) -> dict[tuple[str, str], float]:
     return {pair: sum(each) for pair, each in rows.items() if len(each) == queries}
 
 
-def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[Item]:
+def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[items.Item]:
     light = Results([row for row in asked.rows if row["query"] not in _HEAVY], {}, {})
     sums = {column: _sums(light, column) for column in _COLUMNS}
     seconds, requests = sums["seconds"], sums["requests"]
     heavy = [query for query in asked.distinct("query") if query in _HEAVY]
     but = "" if benchmark == "BSBM" else f" but {', '.join(_HEAVY)}"
     title = f"{benchmark}: all queries{but}, one after the other, {latency} ms of latency added"
-    yield Table(
+    yield items.Table(
         title, ("client", "server", *_COLUMNS.values()),
         [(*pair, *(each.get(pair) for each in sums.values())) for pair in seconds],
     )  # fmt: skip
@@ -494,21 +479,21 @@ def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[Item]:
     slower: list[str] = []
     for server, words in _OVER.items():
         # Shares of Comunica's time over plain fragments of the same program.
-        plain = (COMUNICA, REFERENCE if server == REFERENCE else OURS_PLAIN)
-        ours, theirs = seconds.get((OURS, server)), seconds.get(plain)
+        plain = (COMUNICA, servers.REFERENCE if server == servers.REFERENCE else OURS_PLAIN)
+        ours, theirs = seconds.get((servers.OURS, server)), seconds.get(plain)
         share = ours / theirs if ours is not None and theirs else None
         if (limit := _SHARES.get((benchmark, server, latency))) is not None:
             what = f"{benchmark}, {latency} ms: seconds on {server} by Comunica's over plain TPF"
-            yield Target(what, share, limit)
+            yield items.Target(what, share, limit)
         if share is not None:
             said.append(
-                f"{rounded(share)} {words} ({rounded(requests[OURS, server])} requests to "
+                f"{rounded(share)} {words} ({rounded(requests[servers.OURS, server])} requests to "
                 f"{rounded(requests[plain])})"
             )
             if queries := _slower(asked, server):
                 slower.append(f"{words} {', '.join(queries)}")
     if said:
-        yield Finding(
+        yield items.Finding(
             f"{benchmark} with {latency} ms of latency added: for all queries{but}, our client "
             f"takes these shares of the time that Comunica takes over plain fragments: "
             f"{', '.join(said)}; queries slower than with Comunica on the same server: "
@@ -523,14 +508,16 @@ def _totals(benchmark: str, latency: int, asked: Results) -> Iterator[Item]:
             f"{rounded(float(row['seconds']))} s"
             for row in rows
         ]
-        yield Finding(
+        yield items.Finding(
             f"{benchmark} {query}, with tens of thousands of solutions, takes {'; '.join(took)}.",
             headline=True,
         )
 
 
-def _endpoint(which: str, sums: Mapping[str, Mapping[tuple[str, str], float]]) -> Iterator[Finding]:
-    own, engine = (OURS, RESTRICTED), (OXIGRAPH, IN_PROCESS)
+def _endpoint(
+    which: str, sums: Mapping[str, Mapping[tuple[str, str], float]]
+) -> Iterator[items.Finding]:
+    own, engine = (servers.OURS, RESTRICTED), (OXIGRAPH, IN_PROCESS)
     with suppress(KeyError):
         text = (
             f"{which}: oxigraph, an endpoint's engine with the data in its memory, answers in "
@@ -539,20 +526,22 @@ def _endpoint(which: str, sums: Mapping[str, Mapping[tuple[str, str], float]]) -
             f"default server takes {rounded(sums['seconds'][own])} s, of which the server uses "
             f"{rounded(sums['server_cpu_ms'][own] / 1000)} s of CPU."
         )
-        yield Finding(text, headline=True)
+        yield items.Finding(text, headline=True)
 
 
 def _slower(asked: Results, server: str) -> list[str]:
     queries = []
     for query in asked.distinct("query"):
         own = asked.where(query=query, server=server)
-        ours, theirs = (own.numbers("seconds", client=name) for name in (OURS, _COMUNICAS[server]))
+        ours, theirs = (
+            own.numbers("seconds", client=name) for name in (servers.OURS, _COMUNICAS[server])
+        )
         if ours and theirs and median(ours) > median(theirs):
             queries.append(query)
     return queries
 
 
-def _crowds(many: Results) -> Iterator[Finding]:
+def _crowds(many: Results) -> Iterator[items.Finding]:
     most = max(map(int, filter(str.isdecimal, many.distinct("crowd"))), default=0)
     largest = many.where(crowd=most)
     for benchmark, latency in dict.fromkeys(
@@ -564,26 +553,26 @@ def _crowds(many: Results) -> Iterator[Finding]:
             if (taken := row["seconds"]) else f"{_pair_name(row)} {rounded(float(row['results']))}"
             for row in own.rows
         ]  # fmt: skip
-        yield Finding(
+        yield items.Finding(
             f"{benchmark}, {most} clients at once with a query each, {latency} ms of latency "
             f"added, answered in time: {'; '.join(answered)}.",
             headline=True,
         )
 
 
-def _exceptions(results: Results) -> Iterator[Finding]:
+def _exceptions(results: Results) -> Iterator[items.Finding]:
     number = f"{len(results.rows):,} measurements"
     wrong = [row for row in results.rows if row["right"] == "0"]
-    yield Finding(
+    yield items.Finding(
         f"{len(wrong):,} of {number} have an answer that differs from oxigraph's over the same "
         f"data{_names(wrong)}."
     )
     for column, what in (("timeouts", "exceeded the time limit"), ("failed", "failed")):
         rows = [row for row in results.rows if float(row[column] or 0)]
         count = sum(float(row[column]) for row in rows)
-        yield Finding(f"{rounded(count)} queries of {number} {what}{_names(rows)}.")
+        yield items.Finding(f"{rounded(count)} queries of {number} {what}{_names(rows)}.")
     if unknown := [row for row in results.rows if not row["right"] and not _unanswered(row)]:
-        yield Finding(
+        yield items.Finding(
             f"{len(unknown):,} of {number} have no answer of oxigraph to compare with: it "
             f"exceeded the time limit itself, or the memory was too small{_names(unknown)}."
         )
@@ -603,7 +592,7 @@ def _names(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 @contextmanager
-def _open(benchmark: Benchmark, settings: Sizes, run: Run) -> Iterator[OpenedTrack]:
+def _open(benchmark: Benchmark, settings: Sizes, run: items.Run) -> Iterator[OpenedTrack]:
     data = run.folder / f"{_FILES[benchmark.name][1]}.nt"
     if not data.exists():
         # In the one form of N-Triples that every program reads.
@@ -690,14 +679,14 @@ def _measure(
 
 def _measure_each(
     latency: float, pair: tuple[str, str], query: str, most: int, opened: OpenedTrack
-) -> Iterator[ResultRow]:
+) -> Iterator[items.ResultRow]:
     for k in range(min(most, len(opened.benchmark.queries[query]))):
         yield {"instance": k, **_measure(latency, pair, [(query, k)], opened)}
 
 
 def _measure_crowd(
     latency: float, pair: tuple[str, str], crowd: int, opened: OpenedTrack
-) -> Iterator[ResultRow]:
+) -> Iterator[items.ResultRow]:
     mix = [each for each in opened.benchmark.mix() if each[0] not in _HEAVY]
     asked = list(islice(cycle(mix), crowd))
     yield {"instance": 0, **_measure(latency, pair, asked, opened)}

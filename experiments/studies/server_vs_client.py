@@ -14,50 +14,18 @@ from typing import Self
 
 from annotations.clock import SystemClock
 from annotations.methods import METHODS
+from experiments.harness import items
 from experiments.harness.claims import checks
-from experiments.harness.items import (
-    Check,
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    ResultRow,
-    Run,
-    Target,
-)
 from experiments.harness.processes import Process
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
-from experiments.studies.boards import (
-    CACHED,
-    COMPLETE,
-    CQELS_MODE,
-    CSPARQL_MODE,
-    PLACES,
-    REWRITING,
-    SHARED,
-    SPARK_MODE,
-    STREAMER,
-    WITHOUT_DELTAS,
-    Looks,
-    MachineLimits,
-    Mode,
-    Times,
-    client_processes,
-    is_busy,
-    marked,
-    need_java,
-    renewals,
-    side,
-    watch,
-)
+from experiments.studies import boards
 from experiments.workloads.board import Board, board
 
 _MAIN_SIZE = "200"
-_ENGINES = (CQELS_MODE.name, CSPARQL_MODE.name)
-_MAIN = (STREAMER.name, CACHED.name, *_ENGINES)
-_METHODS = tuple(mode.name for mode in REWRITING)
+_ENGINES = (boards.CQELS_MODE.name, boards.CSPARQL_MODE.name)
+_MAIN = (boards.STREAMER.name, boards.CACHED.name, *_ENGINES)
+_METHODS = tuple(mode.name for mode in boards.REWRITING)
 _COLUMNS = {
     "server_percent": "server, % of a core", "cache_percent": "cache, %",
     "client_first_percent": "a client process at first, %", "client_percent": "and later, %",
@@ -128,19 +96,19 @@ class Sizes:
             grace=1.5, spark_grace=25.0,
         )  # fmt: skip
 
-    def planned(self) -> Iterator[tuple[Mode, int]]:
+    def planned(self) -> Iterator[tuple[boards.Mode, int]]:
         """Return the modes with their numbers of queries."""
         for mode, sizes in (
-            (STREAMER, self.queries),
-            (CACHED, self.cached_queries),
-            (SHARED, self.shared_queries),
-            (WITHOUT_DELTAS, self.whole_queries),
-            (CQELS_MODE, self.engine_queries),
-            (CSPARQL_MODE, self.periodic_queries),
-            (SPARK_MODE, self.spark_queries),
+            (boards.STREAMER, self.queries),
+            (boards.CACHED, self.cached_queries),
+            (boards.SHARED, self.shared_queries),
+            (boards.WITHOUT_DELTAS, self.whole_queries),
+            (boards.CQELS_MODE, self.engine_queries),
+            (boards.CSPARQL_MODE, self.periodic_queries),
+            (boards.SPARK_MODE, self.spark_queries),
             *(
                 (mode, self.method_queries)
-                for mode in REWRITING
+                for mode in boards.REWRITING
                 if mode.method in self.methods and (self.cached_methods or not mode.cache)
             ),
         ):
@@ -160,7 +128,7 @@ class OpenedBoard:
     feed: Process
     settings: Sizes
     seed: int
-    limits: MachineLimits
+    limits: boards.MachineLimits
 
 
 class ServerVsClient:
@@ -182,12 +150,12 @@ class ServerVsClient:
         "sent_bytes", "look_requests", "look_sent", "look_heads", "look_bodies", "peak_percent",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return groups with the same processes; Spark's may be left out."""
-        departures, limits = board(settings.departures), MachineLimits()
+        departures, limits = board(settings.departures), boards.MachineLimits()
         for name, on_spark in (("board", False), ("board, on Spark", True)):
             measurements = [
-                Measurement(
+                items.Measurement(
                     {"source": departures.source, "mode": mode.name, "queries": queries},
                     partial(_measure, mode, queries),
                     repetitions=1,  # each is a series in time
@@ -196,22 +164,22 @@ class ServerVsClient:
                 if mode.spark == on_spark
             ]
             opened = partial(_open, settings, run, departures, limits, spark=on_spark)
-            yield MeasurementGroup(name, opened, measurements)
+            yield items.MeasurementGroup(name, opened, measurements)
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return the answer, the server's side, the clients' side, latency, claims."""
         totals = results.where(kind="total")
         kept_up = Results([row for row in totals.rows if _kept_up(row)], {}, {})
         size = _main_size(kept_up)
         if totals.rows and not kept_up.rows:
-            yield Finding("No measurement kept the answers up to date.", headline=True)
+            yield items.Finding("No measurement kept the answers up to date.", headline=True)
         yield from _answers(kept_up, size)
         for mode in _ENGINES:
-            ours, theirs = (_cpu(kept_up, each) for each in (STREAMER.name, mode))
+            ours, theirs = (_cpu(kept_up, each) for each in (boards.STREAMER.name, mode))
             if cheaper := [n for n in theirs if n in ours and ours[n] < theirs[n]]:
                 sizes = sentence_list([f"{n:,.0f}" for n in cheaper])
                 ends = [rounded(choose(ours[n] for n in cheaper)) for choose in (min, max)]
-                yield Finding(
+                yield items.Finding(
                     f"The server's CPU is lower with fragments than in {mode} at {sizes} queries: "
                     f"{' to '.join(dict.fromkeys(ends))} % of a core.",
                     headline=True,
@@ -224,23 +192,23 @@ class ServerVsClient:
 
 def _kept_up(row: Mapping[str, str]) -> bool:
     """True where answers were up to date: clients that come too late cost the server nothing."""
-    return not is_busy(row) and float(row["completeness"] or 1) >= COMPLETE
+    return not boards.is_busy(row) and float(row["completeness"] or 1) >= boards.COMPLETE
 
 
 def _main_size(totals: Results) -> str | None:
     measured = [mode for mode in _ENGINES if totals.where(mode=mode).rows]
-    modes = (STREAMER.name, *measured)
+    modes = (boards.STREAMER.name, *measured)
     common = set.intersection(*(set(totals.where(mode=mode).distinct("queries")) for mode in modes))
     return _MAIN_SIZE if _MAIN_SIZE in common else max(common, key=int, default=None)
 
 
-def _figures(results: Results, totals: Results) -> Iterator[Figure]:
+def _figures(results: Results, totals: Results) -> Iterator[items.Figure]:
     main = Results([row for row in totals.rows if row["mode"] not in _METHODS], {}, {})
     for name, column, title, label in _FIGURES:
-        yield Figure(
+        yield items.Figure(
             name, title, "concurrent queries", label,
-            marked(main, "queries", main.series("mode", "queries", column)),
-            log_x=True, log_y=name == "server-cpu", places=PLACES,
+            boards.marked(main, "queries", main.series("mode", "queries", column)),
+            log_x=True, log_y=name == "server-cpu", places=boards.PLACES,
             answer=name == "server-cpu",
         )  # fmt: skip
     methods = Results([row for row in totals.rows if row["mode"] in _METHODS], {}, {})
@@ -249,7 +217,7 @@ def _figures(results: Results, totals: Results) -> Iterator[Figure]:
             what: methods.points("mode", column, numeric=False, queries=size)
             for what, column in (("server", "server_percent"), ("all clients", "clients_percent"))
         }
-        yield Figure(
+        yield items.Figure(
             f"methods-{size}", f"{size} queries, patterns rewritten by annotation method",
             "annotation method", "CPU, % of a core", series, kind="bars",
         )  # fmt: skip
@@ -258,45 +226,45 @@ def _figures(results: Results, totals: Results) -> Iterator[Figure]:
     for what, name in (
         (("server", "the server"), ("client", "a client process")) if rows.rows else ()
     ):
-        yield Figure(
+        yield items.Figure(
             f"{what}-over-time", f"CPU of {name} over time, {_MAIN_SIZE} queries", "second", _CPU,
-            rows.series("mode", "second", f"{what}_percent"), markers=False, places=PLACES,
+            rows.series("mode", "second", f"{what}_percent"), markers=False, places=boards.PLACES,
         )  # fmt: skip
 
 
-def _targets(totals: Results) -> Iterator[Target]:
+def _targets(totals: Results) -> Iterator[items.Target]:
     main = totals.where(queries=_MAIN_SIZE)
-    ours = main.mean("server_percent", mode=STREAMER.name)
-    for mode, limit in ((STREAMER.name, 2.0), (CACHED.name, 0.5)):
-        yield Target(
+    ours = main.mean("server_percent", mode=boards.STREAMER.name)
+    for mode, limit in ((boards.STREAMER.name, 2.0), (boards.CACHED.name, 0.5)):
+        yield items.Target(
             f"CPU of the server with 200 queries, % of a core, {mode}",
             main.mean("server_percent", mode=mode), limit, compared="paper: < 1 % of 12 cores",
         )  # fmt: skip
-    for mode in (*_ENGINES, SPARK_MODE.name):
+    for mode in (*_ENGINES, boards.SPARK_MODE.name):
         if ours and (other := main.mean("server_percent", mode=mode)):
-            yield Target(
+            yield items.Target(
                 f"CPU of {mode} by that of fragments, 200 queries", other / ours, 10.0,
                 at_most=False, compared="paper: more than ten times on average",
             )  # fmt: skip
 
 
-def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
+def _answers(totals: Results, size: str | None) -> Iterator[items.Finding]:
     engines = [mode for mode in _ENGINES if totals.where(mode=mode, queries=size or "").rows]
     if size is None or not engines:
         return
     for text in (
         *_of_the_server(totals, size, engines),
         *_of_a_client(totals, size, engines),
-        _choice(totals, (STREAMER.name, *engines)),
+        _choice(totals, (boards.STREAMER.name, *engines)),
     ):
         if text:
-            yield Finding(text, answer=True)
+            yield items.Finding(text, answer=True)
     server, cache = (
-        totals.mean(column, mode=CACHED.name, queries=size)
+        totals.mean(column, mode=boards.CACHED.name, queries=size)
         for column in ("server_percent", "cache_percent")
     )
     if server is not None and cache is not None:
-        yield Finding(
+        yield items.Finding(
             f"With {size} clients behind a cache, the server of fragments takes {rounded(server)} "
             f"% of a core and the cache {rounded(cache)} %.",
             headline=True,
@@ -304,7 +272,7 @@ def _answers(totals: Results, size: str | None) -> Iterator[Finding]:
 
 
 def _of_the_server(totals: Results, size: str, engines: Sequence[str]) -> Iterator[str]:
-    ours = totals.mean("server_percent", mode=STREAMER.name, queries=size)
+    ours = totals.mean("server_percent", mode=boards.STREAMER.name, queries=size)
     if not ours:
         return
     yield (
@@ -325,10 +293,10 @@ def _of_the_server(totals: Results, size: str, engines: Sequence[str]) -> Iterat
 
 def _of_a_client(totals: Results, size: str, engines: Sequence[str]) -> Iterator[str]:
     mean = partial(totals.mean, queries=size)
-    modes = (STREAMER.name, *engines)
+    modes = (boards.STREAMER.name, *engines)
     cpu = [mean("clients_percent", mode=mode) for mode in modes]
     delays = [mean("latency_p50_ms", mode=mode) for mode in modes]
-    received, seconds = (mean(name, mode=STREAMER.name) for name in ("bytes", "seconds"))
+    received, seconds = (mean(name, mode=boards.STREAMER.name) for name in ("bytes", "seconds"))
     if None in cpu or None in delays or not received or not seconds:
         return
     works, *reads = (_a_minute(each / int(size)) for each in cpu if each is not None)
@@ -351,7 +319,7 @@ def _a_minute(percent: float) -> str:
 
 
 def _choice(totals: Results, modes: Sequence[str]) -> str:
-    names = {mode: "fragments" if mode == STREAMER.name else mode for mode in modes}
+    names = {mode: "fragments" if mode == boards.STREAMER.name else mode for mode in modes}
     parts = []
     for what, columns in (
         ("to save the server's CPU", ("server_percent",)),
@@ -387,8 +355,8 @@ def _sums(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[float, 
     return sums
 
 
-def _claims(totals: Results, size: str | None) -> Iterator[Check]:
-    ours = partial(totals.mean, mode=STREAMER.name, queries=size or "")
+def _claims(totals: Results, size: str | None) -> Iterator[items.Check]:
+    ours = partial(totals.mean, mode=boards.STREAMER.name, queries=size or "")
     return checks(
         "server-vs-client",
         {
@@ -406,7 +374,7 @@ def _cpu(totals: Results, mode: str) -> Mapping[float, float]:
 
 
 def _times(totals: Results) -> float | None:
-    ours = _cpu(totals, STREAMER.name)
+    ours = _cpu(totals, boards.STREAMER.name)
     ratios = [
         other / ours[size]
         for mode in _ENGINES
@@ -417,7 +385,7 @@ def _times(totals: Results) -> float | None:
 
 
 def _growth(totals: Results) -> float | None:
-    ours, *others = (_slope(_cpu(totals, mode)) for mode in (STREAMER.name, *_ENGINES))
+    ours, *others = (_slope(_cpu(totals, mode)) for mode in (boards.STREAMER.name, *_ENGINES))
     slopes = [slope for slope in others if slope is not None]
     return _ratio(ours, min(slopes, default=None))
 
@@ -430,7 +398,7 @@ def _slope(by_size: Mapping[float, float]) -> float | None:
 
 
 def _idle(totals: Results, size: str) -> float | None:
-    ours = totals.mean("clients_percent", mode=STREAMER.name, queries=size)
+    ours = totals.mean("clients_percent", mode=boards.STREAMER.name, queries=size)
     theirs = [totals.mean("clients_percent", mode=mode, queries=size) for mode in _ENGINES]
     return _ratio(max((cpu for cpu in theirs if cpu is not None), default=None), ours)
 
@@ -441,16 +409,16 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 @contextmanager
 def _open(
-    settings: Sizes, run: Run, departures: Board, limits: MachineLimits, *, spark: bool
+    settings: Sizes, run: items.Run, departures: Board, limits: boards.MachineLimits, *, spark: bool
 ) -> Iterator[OpenedBoard]:
     if spark:
-        need_java()
+        boards.need_java()
     store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
-    with client_processes(settings.processes) as (clients, feed):
+    with boards.client_processes(settings.processes) as (clients, feed):
         yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed, limits)
 
 
-def _with_looks(total: ResultRow, queries: int, period: float) -> ResultRow:
+def _with_looks(total: items.ResultRow, queries: int, period: float) -> items.ResultRow:
     """Add what a client's look at a renewal takes of requests and bytes, by part."""
     wire = ("requests", "sent_bytes", "head_bytes", "bytes", "seconds")
     asked, sent, heads, received, seconds = (float(str(total[name])) for name in wire)
@@ -464,19 +432,19 @@ def _with_looks(total: ResultRow, queries: int, period: float) -> ResultRow:
     }
 
 
-def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[ResultRow]:
+def _measure(mode: boards.Mode, queries: int, opened: OpenedBoard) -> list[items.ResultRow]:
     settings = opened.settings
     windows = opened.board.windows(queries, opened.seed)
-    times = Times(settings.period, settings.lead, settings.jitter, settings.step)
-    looks = Looks(
+    times = boards.Times(settings.period, settings.lead, settings.jitter, settings.step)
+    looks = boards.Looks(
         settings.first_seconds,
         settings.periods * settings.period,
         settings.spark_grace if mode.spark else settings.grace,
     )
     with (
         opened.limits.of(mode.name, queries),
-        side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite,
+        boards.side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite,
     ):
-        arrivals = partial(renewals, windows)
-        rows = watch(opposite, opened.clients, opened.feed, looks, arrivals)
+        arrivals = partial(boards.renewals, windows)
+        rows = boards.watch(opposite, opened.clients, opened.feed, looks, arrivals)
         return [*rows[:-1], _with_looks(rows[-1], queries, settings.period)]

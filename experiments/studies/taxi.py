@@ -15,19 +15,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from experiments.errors import MeasurementError
+from experiments.harness import items
 from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
-from experiments.harness.items import (
-    Figure,
-    Finding,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-    Target,
-)
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
 from experiments.workloads.taxi import (
@@ -176,13 +166,13 @@ class TaxiQueries:
         "delay_p50_us", "delay_p99_us", "delay_max_us", "factor", "same", "version",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Sizes, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return a group for each file of trips."""
         sources = [SYNTHETIC, RECORDED, *([FILE] if settings.file else [])]
         for source in sources:
             lengths = settings.minutes[:1] if source == RECORDED else settings.minutes
             measurements = [
-                Measurement(
+                items.Measurement(
                     {"source": source, "query": name, "minutes": minutes, "way": way},
                     partial(_measure, name, minutes, way),
                 )
@@ -192,33 +182,33 @@ class TaxiQueries:
             ]
             if source == SYNTHETIC:
                 measurements += [
-                    Measurement(
+                    items.Measurement(
                         {"source": source, "query": name, "minutes": lengths[0], "way": ANEW},
                         partial(_anew, name, lengths[0], settings.anew),
                         repetitions=1,  # it takes the most by far
                     )
                     for name in QUESTIONS
                 ]
-            yield MeasurementGroup(
+            yield items.MeasurementGroup(
                 f"{source} trips", partial(_opened, source, settings, run), measurements
             )
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         main = results.where(source=SYNTHETIC)
         lengths = sorted(main.where(way=FILE).distinct("minutes"), key=int)
-        yield Figure(
+        yield items.Figure(
             "rate", "From the file of trips to the files of answers", "window (minutes)",
             "trips per second of CPU", main.series("query", "minutes", _RATE, way=FILE),
             marks={
-                ("CQELS, published", query): [Point(30, 2e6 / seconds)]
+                ("CQELS, published", query): [items.Point(30, 2e6 / seconds)]
                 for query, (seconds, _) in _PUBLISHED.items()
             },
         )  # fmt: skip
-        yield Figure(
+        yield items.Figure(
             "delay", "From a trip to its answer, one by one", "window (minutes)",
             "median delay (µs)", main.series("query", "minutes", "delay_p50_us", way=_SINGLE),
             marks={
-                ("CQELS, published (mean)", query): [Point(30, delay)]
+                ("CQELS, published (mean)", query): [items.Point(30, delay)]
                 for query, (_, delay) in _PUBLISHED.items()
                 if delay
             },
@@ -229,7 +219,7 @@ class TaxiQueries:
                 shortest.mean(_RATE, way=FILE), shortest.mean("delay_p50_us", way=_SINGLE),
             )  # fmt: skip
             if rate and delay is not None:
-                yield Finding(
+                yield items.Finding(
                     f"{query}, windows of {lengths[0]} minutes: {rounded(rate)} trips per second "
                     "of CPU from file to file, by blocks; one by one, the median delay of an "
                     f"answer is {duration(delay / 1000)}.",
@@ -239,7 +229,7 @@ class TaxiQueries:
         yield results.table("From trips to answers", _KEYS, _COLUMNS)
         for name, limit in (("Q1", 150_000.0), ("Q2", 60_000.0)):
             rate = main.mean(_RATE, query=name, way="parsed", minutes=30)
-            yield Target(
+            yield items.Target(
                 f"{name}: trips per second of CPU, parsed before", rate, limit, at_most=False,
                 compared="CQELS, published: about 30,000",
             )  # fmt: skip
@@ -271,13 +261,13 @@ def _growth(main: Results, lengths: Sequence[str]) -> float | None:
     return max(ratios, default=None)
 
 
-def _compared(main: Results) -> Iterator[Finding]:
+def _compared(main: Results) -> Iterator[items.Finding]:
     chosen = main.where(way=ANEW)
     factors = {query: chosen.mean("factor", query=query) for query in chosen.distinct("query")}
     parts = [f"{rounded(factor)} times for {name}" for name, factor in factors.items() if factor]
     if parts:
         same = "differ from ours" if "0" in chosen.distinct("same") else "are the same"
-        yield Finding(
+        yield items.Finding(
             f"Computed anew: {', '.join(parts)} the CPU of the engine on the same trips; the "
             f"answers {same}.",
             headline=True,
@@ -285,7 +275,7 @@ def _compared(main: Results) -> Iterator[Finding]:
 
 
 @contextmanager
-def _opened(source: str, settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
+def _opened(source: str, settings: Sizes, run: items.Run) -> Iterator[OpenedTrips]:
     most = 0
     if source == SYNTHETIC:
         path = run.folder / "trips.csv"
@@ -314,7 +304,7 @@ def _set_aside() -> Iterator[None]:
             gc.unfreeze()
 
 
-def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultRow]:
+def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[items.ResultRow]:
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)
         stack.enter_context(_set_aside())
@@ -341,7 +331,7 @@ def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dic
     return row
 
 
-def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow]:
+def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[items.ResultRow]:
     part: list[Trip] = opened.single[:most]
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)
