@@ -94,19 +94,6 @@ SELECT * WHERE { ?departure t:delay ?delay }
 )
 """Queries that the page offers beside the board."""
 
-_LOAD_WITHOUT_PANDAS: Final = """\
-import sys
-class Without:
-    def find_spec(self, name, *_):
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Without())
-sys.argv[0] = "tpf-load"
-from tpf_client.commands import main
-main()
-"""
-"""Arrow would import it, for a third of the time that this load takes."""
-
 
 class DemoError(Exception):
     """A part of the demo did not start or ended too early."""
@@ -245,10 +232,7 @@ def _load_command(chosen: RecordedHour, output: Path) -> tuple[str, ...]:
         if chosen.source == "flights"
         else ()
     )
-    arguments = (chosen.source, *chosen.inputs, "--output", str(output), *span)
-    if chosen.source != "flights":
-        return ("tpf-load", *arguments)
-    return ("python", "-c", _LOAD_WITHOUT_PANDAS, *arguments)
+    return ("tpf-load", chosen.source, *chosen.inputs, "--output", str(output), *span)
 
 
 def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
 from experiments.harness.estimates import MeanEstimate, ratio_estimate
+from experiments.harness.machine import git
 from experiments.harness.report import FACTS, RAW, shown_value
 from experiments.harness.results import RawData
 
@@ -290,7 +291,7 @@ def _commit(project: Path, name: str) -> str:
     if not (project / ".git").exists():
         raise UnavailableError(f"commits are compared in a clone of the repository: not {project}")
     try:
-        return _git(
+        return git(
             project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
         )
     except MeasurementError as error:
@@ -299,24 +300,11 @@ def _commit(project: Path, name: str) -> str:
 
 @contextmanager
 def _worktree(project: Path, commit: str, folder: Path) -> Iterator[Path]:
-    _git(project, "worktree", "add", "--quiet", "--detach", str(folder), commit)
+    git(project, "worktree", "add", "--quiet", "--detach", str(folder), commit)
     try:
         yield folder
     finally:
-        _git(project, "worktree", "remove", "--force", str(folder))
-
-
-def _git(project: Path, *arguments: str) -> str:
-    try:
-        answer = subprocess.run(  # noqa: S603
-            ["git", "-C", str(project), *arguments],  # noqa: S607
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    except OSError as error:
-        raise UnavailableError(f"git does not start: {error}") from error
-    if answer.returncode:
-        raise MeasurementError(f"git {arguments[0]}: {' '.join(answer.stderr.split())}")
-    return answer.stdout.strip()
+        git(project, "worktree", "remove", "--force", str(folder))
 
 
 def _run(tree: Path, arguments: Sequence[str], commit: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness import peers
 
 PROJECT = Path(__file__).parents[2]
@@ -47,18 +48,24 @@ def describe_versions() -> Mapping[str, str]:
 def commit() -> str:
     """Return the project's commit, marked if files differ from it."""
     try:
-        revision = _git("rev-parse", "--short=12", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no")
-    except (OSError, subprocess.SubprocessError):
+        revision = git(PROJECT, "rev-parse", "--short=12", "HEAD")
+        changed = git(PROJECT, "status", "--porcelain", "--untracked-files=no")
+    except (MeasurementError, UnavailableError):
         return "unknown (not a repository)"
     return f"{revision} with uncommitted changes" if changed else revision
 
 
-def _git(*arguments: str) -> str:
-    answer = subprocess.run(  # noqa: S603
-        ["git", "-C", str(PROJECT), *arguments],  # noqa: S607
-        capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
+def git(project: Path, *arguments: str) -> str:
+    """Return what git says of a project."""
+    try:
+        answer = subprocess.run(  # noqa: S603
+            ["git", "-C", str(project), *arguments],  # noqa: S607
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise UnavailableError(f"git does not start: {error}") from error
+    if answer.returncode:
+        raise MeasurementError(f"git {arguments[0]}: {' '.join(answer.stderr.split())}")
     return answer.stdout.strip()
 
 

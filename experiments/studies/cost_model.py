@@ -78,7 +78,7 @@ def fitted(points: Mapping[float, float]) -> Line:
     from scipy.optimize import nnls  # which takes long to load
 
     if len(points) < 2:
-        raise ValueError("a line needs two numbers of clients")
+        raise MeasurementError("a line needs two numbers of clients")
     numbers, values = np.array(list(points.items())).T
     weights = 1 / np.maximum(values, 1e-9)
     (fixed, per_client), _ = nnls(np.stack([weights, weights * numbers], axis=1), weights * values)
@@ -146,10 +146,10 @@ class Size:
 
 
 def instances(line: Line, clients: float, allowed: float) -> int:
-    """Return the number of instances; `ValueError` if one has no room for a client."""
+    """Return the number of instances; `MeasurementError` if one has no room for a client."""
     room = allowed - line.fixed
     if room <= 0:
-        raise ValueError("what is published takes all that an instance may use")
+        raise MeasurementError("what is published takes all that an instance may use")
     return max(1, math.ceil(line.per_client * clients / room))
 
 
@@ -420,7 +420,7 @@ def _fit_lines(opened: MeasuredTotals, mode: str) -> dict[str, Line]:
         few = {n: y for n, y in points.items() if n <= opened.settings.fit_most}
         try:
             lines[name] = fitted(few)
-        except ValueError as error:
+        except MeasurementError as error:
             raise MeasurementError(
                 f"{mode} was measured with {len(few)} numbers of clients up to "
                 f"{opened.settings.fit_most}: {error}"
@@ -463,17 +463,9 @@ def _check(mode: str, opened: Any) -> Iterator[items.ResultRow]:
 
 
 def _sizes(mode: str, opened: Any) -> Iterator[items.ResultRow]:
-    costs, prices = _costs(opened, mode), opened.settings
+    costs = _costs(opened, mode)
     for clients in opened.settings.clients:
-        computed = _sized(costs, prices, clients)
-        yield {"clients": clients, **asdict(computed)}
-
-
-def _sized(costs: Costs, prices: Sizes, clients: int) -> Any:
-    try:
-        return size(costs, prices, clients)
-    except ValueError as error:
-        raise MeasurementError(str(error)) from None
+        yield {"clients": clients, **asdict(size(costs, opened.settings, clients))}
 
 
 def _simulate(mode: str, opened: Any) -> Iterator[items.ResultRow]:
@@ -481,7 +473,7 @@ def _simulate(mode: str, opened: Any) -> Iterator[items.ResultRow]:
     # Behind a cache it is the cache that clients wait for.
     load = costs.server if costs.cache is None else costs.cache
     for clients in settings.simulated:
-        computed = _sized(costs, settings, clients)
+        computed = size(costs, settings, clients)
         count = computed.caches or computed.instances
         waits = simulated(
             load, clients, count, costs.period, min(opened.spread, costs.period),

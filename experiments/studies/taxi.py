@@ -291,23 +291,10 @@ def _opened(source: str, settings: Sizes, run: items.Run) -> Iterator[OpenedTrip
     yield OpenedTrips(path, most, run.folder, parsed, single)
 
 
-@contextmanager
-def _set_aside() -> Iterator[None]:
-    # All that is set aside is taken back at once, also what others have set aside for good.
-    others = gc.get_freeze_count() > 0
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        if not others:
-            gc.unfreeze()
-
-
 def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[items.ResultRow]:
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)
-        stack.enter_context(_set_aside())
+        gc.freeze()  # what is there is not looked through while this is measured
         before, begin = time.process_time(), time.perf_counter()
         if way == "one by one":
             player.play_single(opened.single)

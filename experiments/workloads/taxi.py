@@ -4,7 +4,7 @@ As in paper 001, but ordered as the challenge asks (best first; ties by cell).
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from heapq import heappop, heappush
@@ -98,18 +98,6 @@ class TripColumns(NamedTuple):
     subjects: pa.Array
     values: pa.RecordBatch
     timestamps: pa.Array
-
-
-def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
-    """Yield trips in batches; their subjects are their numbers."""
-    for first in range(0, len(trips), size):
-        some = trips[first : first + size]
-        rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in some]
-        yield TripColumns(
-            pa.array(range(first, first + len(some))),
-            pa.RecordBatch.from_pylist(rows, STREAM_COLUMNS),
-            pa.array([trip.at for trip in some]),
-        )
 
 
 def trips(count: int, seed: int, per_second: float = 1.16, taxis: int = 13_000) -> Iterator[Trip]:

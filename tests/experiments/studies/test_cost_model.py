@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.errors import MeasurementError
 from experiments.harness.items import Measurement, ResultRow
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData
@@ -50,7 +51,7 @@ def test_lines_are_never_negative() -> None:
     steep = fitted({10: 1.0, 20: 3.0})
     assert steep.fixed == 0
     assert 0.1 < steep.per_client < 0.15
-    with pytest.raises(ValueError, match="two numbers"):
+    with pytest.raises(MeasurementError, match="two numbers"):
         fitted({10: 1.0})
 
 
@@ -61,7 +62,7 @@ def test_instances_by_hand() -> None:
     assert instances(Line(2.0, 0.01), 1800, 20.0) == 1
     assert instances(Line(2.0, 0.01), 1801, 20.0) == 2
     assert instances(Line(2.0, 0.01), 1_000_000, 20.0) == math.ceil(10_000 / 18)
-    with pytest.raises(ValueError, match="published"):
+    with pytest.raises(MeasurementError, match="published"):
         instances(Line(20.0, 0.01), 1, 20.0)
 
 

@@ -1,10 +1,7 @@
 """``taxi``: a small run from file to file, and its report."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from experiments.harness.report import write_report
 from experiments.studies.taxi import (
@@ -12,7 +9,6 @@ from experiments.studies.taxi import (
     FILE,
     RECORDED,
     TaxiQueries,
-    _set_aside,
 )
 from experiments.workloads.taxi import trips
 from experiments.workloads.taxi_files import TAXI_VARIABLE, write_trips
@@ -51,23 +47,6 @@ def test_a_file_that_is_none_is_left_out_with_the_reason(tmp_path: Path) -> None
     tables = {"taxi": {**SMALL, "file": str(file)}}
     results = run(tmp_path / "results", OnlyTheFile(), repetitions=1, tables=tables)
     assert "got 2" in results.left_out[f"{FILE} trips"]
-
-
-@pytest.mark.parametrize("before", [0, 7])
-def test_what_others_set_aside_stays_aside(before: int, monkeypatch: Any) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(
-        "experiments.studies.taxi.gc",
-        SimpleNamespace(
-            get_freeze_count=lambda: before,
-            collect=lambda: asked.append("collect"),
-            freeze=lambda: asked.append("freeze"),
-            unfreeze=lambda: asked.append("unfreeze"),
-        ),
-    )
-    with _set_aside():
-        assert asked == ["collect", "freeze"]
-    assert asked[2:] == ([] if before else ["unfreeze"])
 
 
 def row(way: str, minutes: int = 30, query: str = "Q1", **values: Any) -> dict[str, str]:

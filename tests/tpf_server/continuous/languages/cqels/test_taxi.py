@@ -4,15 +4,17 @@ import os
 from collections import Counter
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from annotations.terms import literal_parts
 from experiments.errors import UnavailableError
 from experiments.workloads.taxi import (
+    FIELDS,
     PREDICATES,
+    STREAM_COLUMNS,
     SUBJECTS,
     TAXI_STREAM,
-    batches,
     frequent_routes,
     profitable_areas,
 )
@@ -61,8 +63,12 @@ def test_trips_in_batches_are_the_same_trips(trips, query):
     batched = []
     engine.register(query(10), batched.append)
     feed = engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
-    for batch in batches(some, 400):
-        feed.push_batch(*batch)
+    for first in range(0, len(some), 400):
+        part = some[first : first + 400]
+        rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in part]
+        numbers = pa.array(range(first, first + len(part)))
+        values = pa.RecordBatch.from_pylist(rows, STREAM_COLUMNS)
+        feed.push_batch(numbers, values, pa.array([trip.at for trip in part]))
     *_, single = play(query(10), some, PAPER)
     assert batched == single
     assert len(batched) > 20
