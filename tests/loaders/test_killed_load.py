@@ -4,13 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from loaders.rdf.build import load_rdf_spark
 from tests.support.eventually import eventually
-from tests.support.small_pieces import PIECE_BYTES
+from tests.support.small_pieces import PIECE_BYTES, SIZES
+from tpf_client import commands
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 
@@ -18,7 +22,9 @@ PROJECT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java")]
 
 
-def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) -> None:
+def test_a_killed_load_leaves_the_old_store_and_is_done_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     created = datetime(2026, 1, 1, tzinfo=UTC)
     source = tmp_path / "data.nt"
     source.write_text('<http://e/old> <http://e/p> "old" .\n')
@@ -29,21 +35,27 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
             file.write(f'<http://e/s{n % 6_007}> <http://e/p{n % 7}> "value {n % 30_011}" .\n')
     assert source.stat().st_size > PIECE_BYTES
     wanted = index_files([source], tmp_path / "reference", created=created)
-    command = [
-        sys.executable, "-m", "tests.support.small_pieces", "tpf-load", "rdf", str(source), "-o",
-        str(store), "--replace", "--engine", "spark", "--master", "local[2]", "--quiet",
-    ]  # fmt: skip
+    words = ["rdf", str(source), "-o", str(store), "--replace", "--engine", "spark", "--quiet"]
     locked = tmp_path / ".store.loading"
-    spark = tmp_path / "spark"
-    environment = os.environ | {"TPF_SPARK_LOCAL_DIR": str(spark)}
-    load = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
-    eventually(lambda: list(spark.rglob("rdd_*")), load)  # the terms and rows of a piece
+    work = tmp_path / "spark"
+    load = subprocess.Popen(
+        [
+            sys.executable, "-m", "tests.support.small_pieces", "tpf-load", *words,
+            "--master", "local[2]",
+        ],
+        cwd=PROJECT, env=os.environ | {"TPF_SPARK_LOCAL_DIR": str(work)}, start_new_session=True,
+    )  # fmt: skip
+    eventually(lambda: list(work.rglob("rdd_*")), load)  # the terms and rows of a piece
     # The driver alone: its Java and its workers notice that it is gone.
     os.kill(load.pid, signal.SIGKILL)
     load.wait()
     assert read_manifest(store) == old
     assert locked.exists()
-    subprocess.run(command, cwd=PROJECT, check=True, timeout=250)
+    # With the Spark of all tests.
+    shared = nullcontext(spark)
+    monkeypatch.setattr("loaders.commands.options.spark_context", lambda *_, **__: shared)
+    monkeypatch.setitem(load_rdf_spark.__kwdefaults__, "sizes", SIZES)
+    assert commands.run("tpf-load", words) == 0
     assert read_manifest(store).version == wanted.version
     assert not locked.exists()
 

@@ -80,9 +80,28 @@ def write_csv(folder: Path, number: int) -> str:
     return f'<http://e/sensor{number % 3}> <http://e/value> "{number}"^^<{integer}> .'
 
 
+@pytest.fixture
+def run_here(
+    spark: Any, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
+    """Run a job in this process, with the Spark of all tests; return its exit status."""
+    from pyspark.sql import SparkSession
+
+    session = nullcontext(SparkSession(spark))
+    monkeypatch.setattr("loaders.commands.stream.spark_session", lambda *_, **__: session)
+
+    def run(source: Path, token: str, *arguments: object) -> int:
+        words = ["stream", source, endpoint.url, "--checkpoint", tmp_path / "checkpoint"]
+        words += ["--token", token, "--once", *arguments]
+        return commands.run("tpf-load", list(map(str, words)))
+
+    return run
+
+
 def test_what_is_sent_again_is_sent_under_the_same_name(
-    tmp_path: Path, endpoint: Endpoint, start: Callable[..., "subprocess.Popen[bytes]"]
-) -> None:
+    tmp_path: Path, endpoint: Endpoint, run_here: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     arriving = tmp_path / "arriving"
     arriving.mkdir()
     (tmp_path / "m.json").write_text(json.dumps(METADATA))
@@ -93,13 +112,11 @@ def test_what_is_sent_again_is_sent_under_the_same_name(
     os.utime(bad, (time.time() - 60,) * 2)
     # The answers of some batches get lost.
     endpoint.facts.faults = ["lost", 503, "lost"]
-    job = start(arriving, endpoint.url, *arguments, "--once")
-    assert job.wait(300) == 0, (tmp_path / "job.log").read_text()
+    assert run_here(arriving, "secret", *arguments) == 0
     assert [posted.lines for posted in endpoint.facts.accepted] == [[line] for line in wanted]
     assert len({posted.batch for posted in endpoint.facts.accepted}) == 9
     assert len(endpoint.facts.repeated) == 2
-    log = (tmp_path / "job.log").read_text()
-    assert "left out: bad.csv: bad.csv, line 2" in log
+    assert "left out: bad.csv: bad.csv, line 2" in capsys.readouterr().err
 
 
 LIVE = """
@@ -185,18 +202,11 @@ def test_executors_job_and_server_killed_in_between_on_a_cluster(
 
 
 def test_a_refusal_ends_the_job(
-    spark: Any, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    from pyspark.sql import SparkSession
-
-    session = nullcontext(SparkSession(spark))
-    monkeypatch.setattr("loaders.commands.stream.spark_session", lambda *_, **__: session)
+    tmp_path: Path, run_here: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.nt").write_text('<http://e/a> <http://e/b> "c" .\n')
-    options = f"--checkpoint {tmp_path}/checkpoint --holds 60 --token wrong --once".split()
-    words = ["stream", f"{tmp_path}/in", endpoint.url, *options]
-    assert commands.run("tpf-load", words) == 1
+    assert run_here(tmp_path / "in", "wrong", "--holds", "60") == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("tpf-load: ")
     assert "refused a batch: 401" in last
