@@ -6,7 +6,7 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from tests.support.citybench import Sensors, SharedGraph, static_store
+from tests.support.citybench import SharedGraph, readings, static_store
 from tests.support.continuous_reference import Reference
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.languages.cqels.parser import parse
@@ -37,12 +37,11 @@ def test_query(store, name):
     emissions = {}
     engine.register(text, lambda emission: emissions.__setitem__(emission[:2], emission))
 
-    sensors = Sensors(DATA, store)
     arrivals = sorted(
         (
             arrival
             for stream in dict.fromkeys(clause.stream for clause in query.windows)
-            for arrival in sensors.readings(stream.rsplit("#", 1)[1][:-1], READINGS.get(name, 12))
+            for arrival in readings(DATA, stream.rsplit("#", 1)[1][:-1], READINGS.get(name, 12))
         ),
         key=lambda arrival: (arrival.at, arrival.stream),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
-from tests.support.citybench import Sensors, SharedGraph, static_store
+from tests.support.citybench import SharedGraph, readings
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.examples import TIMES
@@ -18,15 +18,15 @@ DATA = Path(__file__).parents[6] / "shared" / "data" / "citybench"
 GRAPHS = "http://127.0.0.1:9000/WebGlCity/RDF/"
 NAMES = [f"Q{number}" for number in range(1, 13)]
 # Where hundreds of events meet every reading, a few readings do.
-READINGS = {"Q4": 3, "Q5": 3, "Q8": 1, "Q9": 2}
+READINGS = {"Q2": 4, "Q4": 3, "Q5": 3, "Q8": 1, "Q9": 2}
 # Q7: no garage is full in these readings; Q11 asks for a variable that is always bound; Q12 wants
 # more than three observations in three seconds.
 NO_RESULTS = ("Q7", "Q11", "Q12")
 
 
 @pytest.fixture(scope="module")
-def static() -> tuple[ox.Store, ox.Store]:
-    """Return the static data for the sensors, and for the queries."""
+def static() -> ox.Store:
+    """The static data, each file as a graph."""
     if not DATA.exists():
         pytest.skip("the shared data are absent")
     named = ox.Store()
@@ -34,7 +34,7 @@ def static() -> tuple[ox.Store, ox.Store]:
         graph = ox.NamedNode(f"{GRAPHS}{name}.rdf")
         path = DATA / "static" / f"{name}.n3"
         named.bulk_load(path=path, format=ox.RdfFormat.N3, to_graph=graph)
-    return static_store(DATA), named
+    return named
 
 
 def _query(name: str) -> str:
@@ -52,10 +52,9 @@ def _for_sparql(text: str) -> str:
 
 
 def _play(
-    static: tuple[ox.Store, ox.Store], name: str
+    named: ox.Store, name: str
 ) -> tuple[EngineBesideSpark, list[PeriodicAnswer], Reference, int]:
     """Return the engine, its answers, the reference, and the last instant."""
-    store, named = static
     text = _query(name)
     parsed = parse(text)
     engine = EngineBesideSpark()
@@ -73,12 +72,11 @@ def _play(
     if not default:
         # Q11 names no static data, and finds none in the repository's default graph.
         reference.repository = ox.Store()
-    sensors = Sensors(DATA, store)
     arrivals = sorted(
         (
             arrival
             for clause in clauses
-            for arrival in sensors.readings(clause.stream.rsplit("#")[1], READINGS.get(name, 6))
+            for arrival in readings(DATA, clause.stream.rsplit("#")[1], READINGS.get(name, 6))
         ),
         key=lambda arrival: arrival.at,
     )
@@ -90,7 +88,7 @@ def _play(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
+def test_query(static: ox.Store, name: str) -> None:
     _, answers, reference, last = _play(static, name)
     assert len(answers) == last // 1000 + 4
     rows = 0
@@ -106,8 +104,6 @@ def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("name", NAMES if TIMES > 1 else ("Q3", "Q6", "Q12"))
-def test_query_on_spark(
-    spark: Any, static: tuple[ox.Store, ox.Store], tmp_path: Path, name: str
-) -> None:
+def test_query_on_spark(spark: Any, static: ox.Store, tmp_path: Path, name: str) -> None:
     engine, *_ = _play(static, name)
     assert engine.compare(spark, tmp_path) == []
