@@ -1,6 +1,7 @@
 """The recorded day of the railway, played to a server in process on a manual clock."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from tests.support.oracle import Publications
 from tests.support.served import Served
 
 RECORDING = Path(__file__).parents[3] / "shared/data/irail/data_6_12_2014.zip"
-needs_recording = pytest.mark.skipif(
-    not RECORDING.is_file(), reason="the recording of the railway is not here"
-)
+needs_recording = [
+    pytest.mark.skipif(not RECORDING.is_file(), reason="the recording of the railway is not here"),
+    # One worker reads it, once.
+    pytest.mark.xdist_group("recording of the railway"),
+]
 
 
 class Day:
@@ -27,10 +30,13 @@ class Day:
         self.batches = list(feed.batches(None, None))
 
 
+_read = cache(Day)
+
+
 @pytest.fixture(scope="session")
 def day() -> Day:
     """The recording, read once."""
-    return Day()
+    return _read()
 
 
 def facts_of(batch: FeedBatch, labelling: Labelling) -> list[Fact]:
