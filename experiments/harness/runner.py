@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -136,24 +136,23 @@ class Runner:
             static = StaticLoading(self._say, spark=not self._configuration.quick)
             run = Run(self._configuration.seed, Path(scratch), self._say, self._output, static)
             groups = list(experiment.groups(settings, run))
-            planned = {id(group): self._planned(group, raw) for group in groups}
-            total = sum(len(each) for each in planned.values())
+            rounds = [(group, self._rounds(group)) for group in groups]
+            total = sum(pair not in raw for _, pairs in rounds for pair in pairs)
             if earlier.get("missing") == 0 and not total:
                 return raw.results(earlier["left_out"])
             if earlier:
                 _begun_earlier(facts, earlier)
             _write_json(folder / FACTS, {**facts, "left_out": {}, "missing": None})
             task = self._progress.add_task(experiment.name, total=total, what="")
-            for group in groups:
-                self._measure(group, planned[id(group)], raw, left_out, task)
+            for group, pairs in rounds:
+                todo = [pair for pair in pairs if pair not in raw]
+                self._measure(group, todo, raw, left_out, task)
             self._progress.update(task, what="")
             missing = sum(
-                not raw.tried(measurement, repetition)
-                for group in groups
+                not raw.tried(*pair)
+                for group, pairs in rounds
                 if group.name not in left_out
-                for repetition in range(self._most_repetitions(group))
-                for measurement in group.measurements
-                if repetition < self._repetitions(measurement)
+                for pair in pairs
             )
         if static.by is not None:
             facts["static data loaded by"] = static.by
@@ -200,29 +199,26 @@ class Runner:
             _write_json(kept, {**facts, "left_out": {}, "missing": None})
         return earlier
 
-    def _repetitions(self, measurement: Measurement) -> int:
-        return measurement.repetitions or self._configuration.repetitions
-
-    def _most_repetitions(self, group: MeasurementGroup) -> int:
-        return max((self._repetitions(each) for each in group.measurements), default=0)
-
-    def _planned(self, group: MeasurementGroup, raw: RawData) -> list[tuple[Measurement, int]]:
+    def _rounds(self, group: MeasurementGroup) -> list[tuple[Measurement, int]]:
+        """Return each repetition of the measurements, round after round."""
+        repetitions = [
+            each.repetitions or self._configuration.repetitions for each in group.measurements
+        ]
         return [
-            (measurement, repetition)
-            for repetition in range(self._most_repetitions(group))
-            for measurement in group.measurements
-            if repetition < self._repetitions(measurement) and (measurement, repetition) not in raw
+            (measurement, number)
+            for number in range(max(repetitions, default=0))
+            for measurement, count in zip(group.measurements, repetitions, strict=True)
+            if number < count
         ]
 
     def _measure(
         self,
         group: MeasurementGroup,
-        planned: Sequence[tuple[Measurement, int]],
+        todo: list[tuple[Measurement, int]],
         raw: RawData,
         left_out: dict[str, str],
         task: Any,
     ) -> None:
-        todo = list(planned)
         while todo:
             self._progress.update(task, what=f"{group.name}: setting up")
             before = len(todo)

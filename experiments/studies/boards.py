@@ -425,11 +425,6 @@ def client_processes(count: int) -> Iterator[tuple[Sequence[Process], Process]]:
         yield clients, stack.enter_context(started("feed", child(f"{_PROCESSES}:FollowedFeed")))
 
 
-def used(row: Mapping[str, str]) -> float:
-    """Return the share of the machine used, in percent of a core."""
-    return sum(float(row.get(column) or 0) for column in SIDES)
-
-
 def is_busy(row: Mapping[str, str]) -> bool:
     """True if the machine was the limit.
 
@@ -438,7 +433,8 @@ def is_busy(row: Mapping[str, str]) -> bool:
     cores = float(row["cores"] or 0)
     late = float(row.get("completeness") or 1) < COMPLETE
     peak = float(row.get("peak_percent") or 0) if late else 0.0
-    return peak > BUSY or (bool(cores) and used(row) > BUSY * cores)
+    used = sum(float(row.get(column) or 0) for column in SIDES)
+    return peak > BUSY or (bool(cores) and used > BUSY * cores)
 
 
 def marked(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 import pyoxigraph
@@ -57,26 +58,18 @@ def recording(polls: int) -> Recording:
     """
     path = Path(os.environ.get(RECORDING_VARIABLE, _RECORDING))
     feed: Irail | Flights
+    start: datetime | None
     if path.exists():
-        feed = Irail(path)
-        batches = _first(feed, None, polls)
+        feed, start = Irail(path), None
     else:
-        feed = Flights(start=_FLIGHTS_START, until=_FLIGHTS_START + timedelta(hours=24))
-        batches = _first(feed, _FLIGHTS_START, polls)
+        start = _FLIGHTS_START
+        feed = Flights(start=start, until=start + timedelta(hours=24))
+    batches = list(islice(feed.batches(start, None), polls))
     mentioned = {quad.subject for batch in batches for quad in batch.quads}
     static = dict.fromkeys(
         quad for piece in feed.pieces(1) for quad in feed.quads(piece) if quad.subject in mentioned
     )
     return Recording(feed.name, list(static), batches)
-
-
-def _first(feed: Irail | Flights, start: datetime | None, polls: int) -> list[FeedBatch]:
-    batches: list[FeedBatch] = []
-    for batch in feed.batches(start, None):
-        if len(batches) == polls:
-            break
-        batches.append(batch)
-    return batches
 
 
 class Answers:
