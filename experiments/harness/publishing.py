@@ -10,25 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ConfigurationError, ExperimentError
+from experiments.harness import report
 from experiments.harness.items import Check
-from experiments.harness.report import (
-    FACTS,
-    RAW,
-    Section,
-    ShownFigure,
-    checks_of,
-    render_report,
-    run_in_words,
-    sections,
-    shown_value,
-)
 from experiments.harness.results import Experiment
 
 PAGE = "index.html"
 SUMMARY = "README.md"
 FIGURES = "figures"
 RESULTS = "results"
-_PACKED = f"{RAW}.xz"
+_PACKED = f"{report.RAW}.xz"
 _SHOWN_FIGURES = 1
 _SHOWN_ANSWERS = 3
 """Sentences in the README; the report begins with all."""
@@ -59,7 +49,7 @@ def publish_report(
         return f"{FIGURES}/{name}"
 
     experiments = list(experiments)
-    measured = sections(output, experiments, image)
+    measured = report.sections(output, experiments, image)
     if not measured:
         raise ConfigurationError(f"there are no results in {output}")
     for section in measured:
@@ -71,8 +61,8 @@ def publish_report(
             shutil.copyfile(path, new / FIGURES / name)
         for section in measured:
             _pack(output / section.name, new / RESULTS / section.name)
-        checks = checks_of(measured, experiments)
-        html = _clean(render_report(measured, checks))
+        checks = report.checks_of(measured, experiments)
+        html = _clean(report.render_report(measured, checks))
         (new / PAGE).write_text(html, encoding="utf-8")
         summary = _clean(_summary(measured, checks))
         (new / SUMMARY).write_text(summary, encoding="utf-8")
@@ -96,9 +86,9 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
         target = output / each.parent.name
         try:
             with _beside(target) as new:
-                with lzma.open(each) as source, (new / RAW).open("wb") as copy:
+                with lzma.open(each) as source, (new / report.RAW).open("wb") as copy:
                     shutil.copyfileobj(source, copy)
-                shutil.copyfile(each.with_name(FACTS), new / FACTS)
+                shutil.copyfile(each.with_name(report.FACTS), new / report.FACTS)
                 new.rename(target)
         except (OSError, EOFError, lzma.LZMAError) as error:
             raise ExperimentError(f"{each}: {error}") from error
@@ -118,10 +108,10 @@ def _beside(folder: Path) -> Iterator[Path]:
 
 def _pack(results: Path, target: Path) -> None:
     target.mkdir(parents=True)
-    raw = _clean((results / RAW).read_text(encoding="utf-8"))
+    raw = _clean((results / report.RAW).read_text(encoding="utf-8"))
     (target / _PACKED).write_bytes(lzma.compress(raw.encode()))
-    facts = _cleaned(json.loads((results / FACTS).read_text(encoding="utf-8")))
-    (target / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    facts = _cleaned(json.loads((results / report.FACTS).read_text(encoding="utf-8")))
+    (target / report.FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _cleaned(value: Any) -> Any:
@@ -139,11 +129,11 @@ def _clean(text: str) -> str:
     return _MACHINE_PATH.sub("…", text)
 
 
-def _summary(measured: Sequence[Section], checks: Sequence[Check]) -> str:
+def _summary(measured: Sequence[report.Section], checks: Sequence[Check]) -> str:
     lines = [
         "# Measured",
         "",
-        f"{run_in_words(measured)} {measured[0].facts['machine']['system']}, Python "
+        f"{report.run_in_words(measured)} {measured[0].facts['machine']['system']}, Python "
         f"{measured[0].facts['machine']['Python']}. Written by "
         f"`tpf-experiments publish`; everything that was measured is in "
         f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md), the raw data "
@@ -182,20 +172,20 @@ def _claims(checks: Sequence[Check]) -> Iterator[str]:
         claim = check.claim
         verdict = f"{check.verdict}: {check.why}" if check.why else check.verdict
         yield (
-            f"| {claim.paper} | {claim.says} | {claim.figure} | {shown_value(check.measured)} "
-            f"| {verdict} |"
+            f"| {claim.paper} | {claim.says} | {claim.figure} "
+            f"| {report.shown_value(check.measured)} | {verdict} |"
         )
 
 
-def _figures(section: Section) -> list[ShownFigure]:
+def _figures(section: report.Section) -> list[report.ShownFigure]:
     shown = [block for kind, block in section.blocks if kind == "figure"]
     return shown[:_SHOWN_FIGURES]
 
 
-def _mention(readme: Path, measured: Sequence[Section], folder: Path) -> None:
+def _mention(readme: Path, measured: Sequence[report.Section], folder: Path) -> None:
     text = readme.read_text(encoding="utf-8")
     link = folder.resolve().relative_to(readme.resolve().parent).as_posix()
-    line = f"[Measured]({link}/{SUMMARY}) {run_in_words(measured)}\n"
+    line = f"[Measured]({link}/{SUMMARY}) {report.run_in_words(measured)}\n"
     for section in measured:
         if section.answers:
             line += "\n" + " ".join(section.answers[:_SHOWN_ANSWERS]) + "\n"

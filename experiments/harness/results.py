@@ -11,17 +11,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from annotations.whole_files import replaced_file
 from experiments.errors import ConfigurationError
+from experiments.harness import items
 from experiments.harness.estimates import MeanEstimate, estimate
-from experiments.harness.items import (
-    CellValue,
-    Item,
-    Measurement,
-    MeasurementGroup,
-    Point,
-    ResultRow,
-    Run,
-    Table,
-)
 
 _Key: TypeAlias = tuple[str, ...]
 MACHINE_LIMIT = "the machine is the limit: "
@@ -94,24 +85,28 @@ class RawData:
     def _key_of(self, row: Mapping[str, str]) -> _Key:
         return (*(row[column] for column in self._keys), row["repetition"])
 
-    def __contains__(self, measurement: tuple[Measurement, int]) -> bool:
+    def __contains__(self, measurement: tuple[items.Measurement, int]) -> bool:
         """True if a repetition of a measurement need not be tried again."""
         rows = self._measurements.get(self._key(*measurement))
         return rows is not None and (
             not rows[0]["error"] or rows[0]["error"].startswith(MACHINE_LIMIT)
         )
 
-    def tried(self, measurement: Measurement, repetition: int) -> bool:
+    def tried(self, measurement: items.Measurement, repetition: int) -> bool:
         """True if a repetition of a measurement is there, even if failed."""
         return self._key(measurement, repetition) in self._measurements
 
-    def _key(self, measurement: Measurement, repetition: int) -> _Key:
+    def _key(self, measurement: items.Measurement, repetition: int) -> _Key:
         if tuple(measurement.key) != self._keys:
             raise ConfigurationError(f"a measurement is named by {self._keys}: {measurement.key}")
         return (*(_text(value) for value in measurement.key.values()), str(repetition))
 
     def add(
-        self, measurement: Measurement, repetition: int, rows: Iterable[ResultRow], error: str = ""
+        self,
+        measurement: items.Measurement,
+        repetition: int,
+        rows: Iterable[items.ResultRow],
+        error: str = "",
     ) -> None:
         """Add a measurement and flush it to disk."""
         key = self._key(measurement, repetition)
@@ -173,7 +168,7 @@ class Results:
         failed = any(not reason.startswith((MACHINE_LIMIT, NOT_HERE)) for reason in reasons)
         return not failed and self.missing == 0
 
-    def where(self, **conditions: CellValue) -> "Results":
+    def where(self, **conditions: items.CellValue) -> "Results":
         texts = {column: _text(value) for column, value in conditions.items()}
         # A report asks for each of many points: each looks at the rows of its rarest value only.
         fewest = min((self._of(*each) for each in texts.items()), key=len, default=self.rows)
@@ -191,14 +186,14 @@ class Results:
         """Return the values of a column, in order of first appearance."""
         return list(dict.fromkeys(row[column] for row in self.rows))
 
-    def numbers(self, column: str, **conditions: CellValue) -> list[float]:
+    def numbers(self, column: str, **conditions: items.CellValue) -> list[float]:
         return [float(row[column]) for row in self.where(**conditions).rows if row[column]]
 
-    def estimate(self, column: str, **conditions: CellValue) -> MeanEstimate | None:
+    def estimate(self, column: str, **conditions: items.CellValue) -> MeanEstimate | None:
         """Return mean and confidence interval of a column, if measured."""
         return estimate(self.numbers(column, **conditions))
 
-    def mean(self, column: str, **conditions: CellValue) -> float | None:
+    def mean(self, column: str, **conditions: items.CellValue) -> float | None:
         estimated = self.estimate(column, **conditions)
         return None if estimated is None else estimated.mean
 
@@ -214,21 +209,21 @@ class Results:
         return Results(rows, self.left_out, self.failures, self.missing)
 
     def points(
-        self, x: str, y: str, *, numeric: bool = True, **conditions: CellValue
-    ) -> list[Point]:
+        self, x: str, y: str, *, numeric: bool = True, **conditions: items.CellValue
+    ) -> list[items.Point]:
         """Return a point per value of `x`: mean and confidence interval of `y`."""
         chosen = self.where(**conditions)
-        result: list[Point] = []
+        result: list[items.Point] = []
         for value in chosen.distinct(x):
             each = chosen.estimate(y, **{x: value})
             if each is not None:
                 x_value: float | str = float(value) if numeric else value
-                result.append(Point(x_value, each.mean, each.low, each.high))
+                result.append(items.Point(x_value, each.mean, each.low, each.high))
         return sorted(result, key=lambda point: float(point.x)) if numeric else result
 
     def series(
-        self, by: str, x: str, y: str, *, numeric: bool = True, **conditions: CellValue
-    ) -> dict[str, list[Point]]:
+        self, by: str, x: str, y: str, *, numeric: bool = True, **conditions: items.CellValue
+    ) -> dict[str, list[items.Point]]:
         """Return the points of each value of the column `by`."""
         chosen = self.where(**conditions)
         return {
@@ -237,13 +232,13 @@ class Results:
             if (points := chosen.points(x, y, numeric=numeric, **{by: name}))
         }
 
-    def table(self, title: str, by: Mapping[str, str], means: Mapping[str, str]) -> Table:
+    def table(self, title: str, by: Mapping[str, str], means: Mapping[str, str]) -> items.Table:
         """Return a table: a row for each combination of `by`, with means."""
         rows = [
             (*key, *(Results(group, {}, {}).mean(column) for column in means))
             for key, group in self._grouped(by).items()
         ]
-        return Table(title, (*by.values(), *means.values()), rows)
+        return items.Table(title, (*by.values(), *means.values()), rows)
 
     def _grouped(self, by: Collection[str]) -> dict[_Key, list[Mapping[str, str]]]:
         groups: dict[_Key, list[Mapping[str, str]]] = {}
@@ -252,7 +247,7 @@ class Results:
         return groups
 
 
-def _text(value: CellValue) -> str:
+def _text(value: items.CellValue) -> str:
     if value is None:
         return ""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
@@ -282,8 +277,8 @@ class Experiment(ResultColumns, Protocol):
     def settings(self) -> type[ExperimentSettings]:
         """Its sizes, configurable by a table of the same name."""
 
-    def groups(self, settings: Any, run: Run) -> Iterable[MeasurementGroup]:
+    def groups(self, settings: Any, run: items.Run) -> Iterable[items.MeasurementGroup]:
         """Return the measurements."""
 
-    def report(self, results: Results) -> Iterable[Item]:
+    def report(self, results: Results) -> Iterable[items.Item]:
         """Return the report's items from whatever was measured."""

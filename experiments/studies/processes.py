@@ -392,7 +392,7 @@ def _ticks(order: Mapping[str, Any]) -> Iterator[Mapping[str, Sequence[Sequence[
             yield {"": [[quad] for quad in renewal(order["departures"], number)]}
 
 
-class Feed(threading.Thread):
+class BoardFeed(threading.Thread):
     """Publish each tick as facts or as elements of streams, until stopped.
 
     `sent` are the times of the batches, in seconds since 1970.
@@ -458,12 +458,12 @@ class FollowedFeed:
     """Handles the orders of the process of a feed."""
 
     def __init__(self) -> None:
-        self._feed: Feed | None = None
+        self._feed: BoardFeed | None = None
 
     def __call__(self, order: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         if order["do"] == "start":
-            self._feed = Feed(order)
+            self._feed = BoardFeed(order)
             self._feed.start()
             self._feed.started.wait()
         elif self._feed is not None:

@@ -20,25 +20,7 @@ from experiments.harness.claims import checks
 from experiments.harness.estimates import percentile
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.workloads.taxi import (
-    PREDICATES,
-    SUBJECTS,
-    TAXI_STREAM,
-    Trip,
-    TripColumns,
-    frequent_routes,
-    profitable_areas,
-    trips,
-)
-from experiments.workloads.taxi_files import (
-    ChallengeAnswers,
-    as_trips,
-    frequent_routes_anew,
-    profitable_areas_anew,
-    read_trips,
-    recorded_file,
-    write_trips,
-)
+from experiments.workloads import taxi, taxi_files
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.semantics import PAPER_ANSWER
 
@@ -62,12 +44,12 @@ class TaxiQuestion(NamedTuple):
     """A question: in CQELS-QL, as recomputation, and its cells per row."""
 
     text: Callable[[int], str]
-    anew: Callable[[Sequence[Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
+    anew: Callable[[Sequence[taxi.Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
     cells: int
 
 
-_Q1: Final = TaxiQuestion(frequent_routes, frequent_routes_anew, 2)
-_Q2: Final = TaxiQuestion(profitable_areas, profitable_areas_anew, 1)
+_Q1: Final = TaxiQuestion(taxi.frequent_routes, taxi_files.frequent_routes_anew, 2)
+_Q2: Final = TaxiQuestion(taxi.profitable_areas, taxi_files.profitable_areas_anew, 1)
 QUESTIONS: Final = {"Q1": (_Q1,), "Q2": (_Q2,), "Q1 and Q2": (_Q1, _Q2)}
 """The queries of each name."""
 
@@ -81,13 +63,13 @@ class Player:
         self._engine = Engine(EngineSettings(semantics=PAPER_ANSWER))
         for question, path in zip(QUESTIONS[name], self.paths, strict=True):
             file = stack.enter_context(path.open("w", encoding="ascii"))
-            writer = ChallengeAnswers(file, question.cells)
+            writer = taxi_files.ChallengeAnswers(file, question.cells)
             self._writers.append(writer)
             self._engine.register(question.text(minutes), writer.take)
         stack.callback(self._engine.close)
-        self._feed = self._engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
+        self._feed = self._engine.record_feed(taxi.TAXI_STREAM, taxi.PREDICATES, taxi.SUBJECTS)
 
-    def play(self, blocks: Iterable[TripColumns]) -> None:
+    def play(self, blocks: Iterable[taxi.TripColumns]) -> None:
         number = 0
         for block in blocks:
             self._read(partial(_of_block, block, number), number)
@@ -95,7 +77,7 @@ class Player:
             number += block.values.num_rows
         self._finish()
 
-    def play_single(self, single: Sequence[Trip]) -> None:
+    def play_single(self, single: Sequence[taxi.Trip]) -> None:
         push, writers = self._feed.push, self._writers
         records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
         self._read(lambda number: (single[number].pickup, single[number].dropoff))
@@ -118,7 +100,7 @@ class Player:
         return [delay for writer in self._writers for delay in writer.delays]
 
 
-def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, datetime]:
+def _of_block(block: taxi.TripColumns, first: int, number: int) -> tuple[datetime, datetime]:
     _, pickups, dropoffs = block.values.columns[:3]
     return pickups[number - first].as_py(), dropoffs[number - first].as_py()
 
@@ -146,8 +128,8 @@ class OpenedTrips:
     path: Path
     most: int
     folder: Path
-    parsed: list[TripColumns]
-    single: list[Trip] = field(default_factory=list)
+    parsed: list[taxi.TripColumns]
+    single: list[taxi.Trip] = field(default_factory=list)
 
 
 class TaxiQueries:
@@ -279,15 +261,15 @@ def _opened(source: str, settings: Sizes, run: items.Run) -> Iterator[OpenedTrip
     most = 0
     if source == SYNTHETIC:
         path = run.folder / "trips.csv"
-        write_trips(trips(settings.trips, run.seed), path)
+        taxi_files.write_trips(taxi.trips(settings.trips, run.seed), path)
     elif source == RECORDED:
-        path, most = recorded_file(), settings.recorded
+        path, most = taxi_files.recorded_file(), settings.recorded
     else:
         path, most = Path(settings.file), settings.file_trips
-    parsed = list(read_trips(path, most))
+    parsed = list(taxi_files.read_trips(path, most))
     if not parsed:
         raise MeasurementError(f"{path} has no trips")
-    single = [trip for block in parsed for trip in as_trips(block)]
+    single = [trip for block in parsed for trip in taxi_files.as_trips(block)]
     yield OpenedTrips(path, most, run.folder, parsed, single)
 
 
@@ -299,7 +281,9 @@ def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[items.R
         if way == "one by one":
             player.play_single(opened.single)
         else:
-            player.play(read_trips(opened.path, opened.most) if way == "file" else opened.parsed)
+            player.play(
+                taxi_files.read_trips(opened.path, opened.most) if way == "file" else opened.parsed
+            )
         cpu, seconds = time.process_time() - before, time.perf_counter() - begin
     yield _row(len(opened.single), seconds, cpu, player.delays)
 
@@ -319,7 +303,7 @@ def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dic
 
 
 def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[items.ResultRow]:
-    part: list[Trip] = opened.single[:most]
+    part: list[taxi.Trip] = opened.single[:most]
     with ExitStack() as stack:
         player = Player(name, minutes, opened.folder, stack)
         before = time.process_time()
@@ -331,7 +315,7 @@ def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[items.Res
     before, begin = time.process_time(), time.perf_counter()
     for question, path in zip(QUESTIONS[name], paths, strict=True):
         with path.open("w", encoding="ascii") as file:
-            writer = ChallengeAnswers(file, question.cells)
+            writer = taxi_files.ChallengeAnswers(file, question.cells)
             last: object = []
             writer.read(lambda number: (part[number].pickup, part[number].dropoff))
             for number, answer in enumerate(question.anew(part, minutes)):

@@ -54,7 +54,8 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(
     # With the Spark of all tests.
     shared = nullcontext(spark)
     monkeypatch.setattr("loaders.commands.options.spark_context", lambda *_, **__: shared)
-    monkeypatch.setitem(load_rdf_spark.__kwdefaults__, "sizes", SIZES)
+    build: Any = load_rdf_spark
+    monkeypatch.setitem(build.__kwdefaults__, "sizes", SIZES)
     assert commands.run("tpf-load", words) == 0
     assert read_manifest(store).version == wanted.version
     assert not locked.exists()

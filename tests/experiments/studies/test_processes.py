@@ -12,7 +12,7 @@ import responses
 from annotations.clock import ManualClock
 from annotations.instants import parse_instant
 from experiments.free_port import free_port
-from experiments.studies.processes import Feed, Seen, Streamers, WireBytes
+from experiments.studies.processes import BoardFeed, Seen, Streamers, WireBytes
 from loaders.errors import PublishRefusedError
 
 BEGIN = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -85,8 +85,8 @@ def test_a_query_whose_first_evaluation_fails_is_told_of() -> None:
     assert "/nobody" in told["errors"][0]
 
 
-def feed(seconds: float) -> Feed:
-    return Feed(
+def feed(seconds: float) -> BoardFeed:
+    return BoardFeed(
         {
             "mode": "facts", "url": URL, "token": "t", "departures": ["<http://example.org/d>"],
             "period": 10.0, "window": 10.0, "lead": 0.25, "seconds": seconds,
