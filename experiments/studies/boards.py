@@ -6,24 +6,19 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from annotations.methods import METHODS
 from experiments.errors import MachineLimitError, MeasurementError, UnavailableError, UntriedError
-from experiments.free_port import free_port
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Point, ResultRow
-from experiments.harness.processes import LOOPBACK, Process, Usage, child, started
+from experiments.harness.processes import Process, Usage, child, started
 from experiments.harness.results import Results
-from experiments.harness.servers import TOKEN, Server, fragment_server, http_cache
-from experiments.workloads.board import Board, DepartureWindow
+from experiments.harness.servers import Server
 from tpf_server.spark.java import SparkError, find_java
 from tpf_server.spark.session import SparkSettings
 
 _PROCESSES = "experiments.studies.processes"
-BOARD_DATASET = "trains"
-_STREAM = "streams/trains"
 _BEHIND = " behind nginx"
 
 
@@ -73,20 +68,6 @@ def need_java() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """The times of a board, in seconds.
-
-    `lead` is from a renewal's publication to the old facts' expiry, `step` between two evaluations
-    of a C-SPARQL query.
-    """
-
-    period: float
-    lead: float
-    jitter: float
-    step: float
-
-
-@dataclass(frozen=True, slots=True)
 class Side:
     """The server's side of a measurement, and the orders for clients and feed."""
 
@@ -97,70 +78,12 @@ class Side:
     feed: Mapping[str, Any]
 
 
-@contextmanager
-def side(
-    mode: Mode,
-    windows: Sequence[DepartureWindow],
-    board: Board,
-    store: Path,
-    folder: Path,
-    times: Times,
-) -> Iterator[Side]:
-    """Start a new server of a mode, with its cache."""
-    front = free_port() if mode.cache else None
-    base = f"http://{LOOPBACK}:{front}/" if front else ""
-    with ExitStack() as stack:
-        config = _configuration(mode, store, len(windows))
-        server = stack.enter_context(fragment_server(folder, config, base_url=base))
-        cache = None
-        if front is not None:
-            cache = stack.enter_context(http_cache(server.port, front, folder))
-        feed = {
-            "do": "start", "period": times.period, "lead": times.lead, "window": times.period,
-            "token": TOKEN, "departures": board.departures,
-        }  # fmt: skip
-        order: dict[str, Any] = {
-            "do": "start", "shared": mode.shared, "whole": False, "deltas": mode.deltas,
-        }  # fmt: skip
-        if mode.engine:
-            stream = f"{server.url}{_STREAM}"
-            feed |= {"mode": "stream", "url": stream}
-            order |= {"mode": "stream", "url": server.url, "token": TOKEN}
-            order["whole"] = mode.engine == "csparql"
-            # Spark starts with the first query, which is followed long before it has answers.
-            order["answered"] = mode.spark
-            queries = [_query(mode, w, stream, times, number) for number, w in enumerate(windows)]
-        else:
-            # What is published goes past the cache.
-            feed |= {"mode": "facts", "url": f"{server.url}{BOARD_DATASET}"}
-            order |= {"mode": "facts", "url": f"{base or server.url}{BOARD_DATASET}"}
-            order["jitter"] = times.jitter
-            queries = [window.query() for window in windows]
-        yield Side(server, cache, order, queries, feed)
-
-
-def _query(mode: Mode, window: DepartureWindow, stream: str, times: Times, number: int) -> str:
-    period = int(1000 * times.period)
-    if mode.engine == "csparql":
-        return window.csparql_query(stream, period, int(1000 * times.step), number)
-    # Less than a period, so that a renewal never meets the one before it.
-    return window.cqels_query(stream, period // 2)
-
-
 def engine_settings(mode: Mode, queries: int) -> str:
     """Return settings for so many queries of one machine; none without an engine."""
     if not mode.engine:
         return ""
     engine = 'csparql_engine = "spark"\n' if mode.spark else ""
     return f"continuous = true\nfollowers = {queries + 16}\nfollowers_per_address = 0\n{engine}"
-
-
-def _configuration(mode: Mode, store: Path, queries: int) -> str:
-    return (
-        f'{engine_settings(mode, queries)}[datasets.{BOARD_DATASET}]\nsource = "{store}"\n'
-        f'annotation = "{mode.method or "plain"}"\n'
-        f"page_labels = {'false' if mode.method else 'true'}\nmax_age = 3600.0\n"
-    )
 
 
 _READY_SECONDS = 60.0
@@ -377,25 +300,6 @@ def _peak(now: _Usages, before: _Usages) -> float:
     used = sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
     each = [one.since(other).percent_of_core for one, other in zip(now[2], before[2], strict=True)]
     return max(used / len(os.sched_getaffinity(0)), *each)
-
-
-def renewals(
-    windows: Sequence[DepartureWindow],
-    reports: Sequence[Mapping[str, Any]],
-    sent: Sequence[float],
-    within: tuple[float, float],
-) -> ResultRow:
-    """Return delays from publication of renewals to their arrival in answers."""
-    counted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
-    latencies: list[float] = []
-    arrived = 0
-    for number, report in enumerate(reports):
-        for query, renewal, at, rows in report["arrivals"]:
-            if renewal in counted:
-                latencies.append(1000 * (at - sent[renewal]))
-                arrived += min(rows, windows[number + query * len(reports)].departures)
-    expected = len(counted) * sum(window.departures for window in windows)
-    return {**timed(latencies, reports), "completeness": arrived / expected}
 
 
 def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -4,24 +4,28 @@ Source: Taelman et al. 2016, section 6, figures 2a and 2b.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Self
+from typing import Any, Self
 
 from annotations.clock import SystemClock
 from annotations.methods import METHODS
+from experiments.free_port import free_port
 from experiments.harness import items
 from experiments.harness.claims import checks
-from experiments.harness.processes import Process
+from experiments.harness.processes import LOOPBACK, Process
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
+from experiments.harness.servers import TOKEN, fragment_server, http_cache
 from experiments.studies import boards
-from experiments.workloads.board import Board, board
+from experiments.workloads.board import Board, DepartureWindow, board
 
+_DATASET = "trains"
+_STREAM = "streams/trains"
 _MAIN_SIZE = "200"
 _ENGINES = (boards.CQELS_MODE.name, boards.CSPARQL_MODE.name)
 _MAIN = (boards.STREAMER.name, boards.CACHED.name, *_ENGINES)
@@ -432,10 +436,87 @@ def _with_looks(total: items.ResultRow, queries: int, period: float) -> items.Re
     }
 
 
+@contextmanager
+def _side(
+    mode: boards.Mode, windows: Sequence[DepartureWindow], opened: OpenedBoard
+) -> Iterator[boards.Side]:
+    """Start a new server of a mode, with its cache."""
+    settings = opened.settings
+    front = free_port() if mode.cache else None
+    base = f"http://{LOOPBACK}:{front}/" if front else ""
+    with ExitStack() as stack:
+        config = _configuration(mode, opened.store, len(windows))
+        server = stack.enter_context(fragment_server(opened.folder, config, base_url=base))
+        cache = None
+        if front is not None:
+            cache = stack.enter_context(http_cache(server.port, front, opened.folder))
+        feed = {
+            "do": "start", "period": settings.period, "lead": settings.lead,
+            "window": settings.period, "token": TOKEN, "departures": opened.board.departures,
+        }  # fmt: skip
+        order: dict[str, Any] = {
+            "do": "start", "shared": mode.shared, "whole": False, "deltas": mode.deltas,
+        }  # fmt: skip
+        if mode.engine:
+            stream = f"{server.url}{_STREAM}"
+            feed |= {"mode": "stream", "url": stream}
+            order |= {"mode": "stream", "url": server.url, "token": TOKEN}
+            order["whole"] = mode.engine == "csparql"
+            # Spark starts with the first query, which is followed long before it has answers.
+            order["answered"] = mode.spark
+            queries = [
+                _query(mode, window, stream, settings, number)
+                for number, window in enumerate(windows)
+            ]
+        else:
+            # What is published goes past the cache.
+            feed |= {"mode": "facts", "url": f"{server.url}{_DATASET}"}
+            order |= {"mode": "facts", "url": f"{base or server.url}{_DATASET}"}
+            order["jitter"] = settings.jitter
+            queries = [window.query() for window in windows]
+        yield boards.Side(server, cache, order, queries, feed)
+
+
+def _query(
+    mode: boards.Mode, window: DepartureWindow, stream: str, settings: Sizes, number: int
+) -> str:
+    period = int(1000 * settings.period)
+    if mode.engine == "csparql":
+        return window.csparql_query(stream, period, int(1000 * settings.step), number)
+    # Less than a period, so that a renewal never meets the one before it.
+    return window.cqels_query(stream, period // 2)
+
+
+def _configuration(mode: boards.Mode, store: Path, queries: int) -> str:
+    return (
+        f'{boards.engine_settings(mode, queries)}[datasets.{_DATASET}]\nsource = "{store}"\n'
+        f'annotation = "{mode.method or "plain"}"\n'
+        f"page_labels = {'false' if mode.method else 'true'}\nmax_age = 3600.0\n"
+    )
+
+
+def _renewals(
+    windows: Sequence[DepartureWindow],
+    reports: Sequence[Mapping[str, Any]],
+    sent: Sequence[float],
+    within: tuple[float, float],
+) -> items.ResultRow:
+    """Return delays from publication of renewals to their arrival in answers."""
+    counted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
+    latencies: list[float] = []
+    arrived = 0
+    for number, report in enumerate(reports):
+        for query, renewal, at, rows in report["arrivals"]:
+            if renewal in counted:
+                latencies.append(1000 * (at - sent[renewal]))
+                arrived += min(rows, windows[number + query * len(reports)].departures)
+    expected = len(counted) * sum(window.departures for window in windows)
+    return {**boards.timed(latencies, reports), "completeness": arrived / expected}
+
+
 def _measure(mode: boards.Mode, queries: int, opened: OpenedBoard) -> list[items.ResultRow]:
     settings = opened.settings
     windows = opened.board.windows(queries, opened.seed)
-    times = boards.Times(settings.period, settings.lead, settings.jitter, settings.step)
     looks = boards.Looks(
         settings.first_seconds,
         settings.periods * settings.period,
@@ -443,8 +524,8 @@ def _measure(mode: boards.Mode, queries: int, opened: OpenedBoard) -> list[items
     )
     with (
         opened.limits.of(mode.name, queries),
-        boards.side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite,
+        _side(mode, windows, opened) as side,
     ):
-        arrivals = partial(boards.renewals, windows)
-        rows = boards.watch(opposite, opened.clients, opened.feed, looks, arrivals)
+        arrivals = partial(_renewals, windows)
+        rows = boards.watch(side, opened.clients, opened.feed, looks, arrivals)
         return [*rows[:-1], _with_looks(rows[-1], queries, settings.period)]
