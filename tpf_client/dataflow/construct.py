@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from annotations.terms import Term, Triple, TriplePattern, Variable, is_blank_node, is_iri
+from annotations.terms import (
+    Term,
+    TermOrVariable,
+    Triple,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_iri,
+)
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.dictionary import TermDictionary
@@ -17,7 +25,7 @@ from tpf_client.sparql.algebra import Row
 
 
 def construct_lines(
-    template: Sequence[TriplePattern],
+    template: Sequence[Sequence[TermOrVariable]],
     values: Mapping[Variable, str],
     names: dict[str, Any],
     triple: str = "({})",
@@ -71,12 +79,12 @@ def construct_lines(
 
 
 def construct(
-    template: Sequence[TriplePattern],
+    template: Sequence[Sequence[TermOrVariable]],
     variables: Sequence[Variable],
     rows: Iterable[Row],
     fresh: Callable[[Row], str] | None = None,
 ) -> Iterator[Triple]:
-    """Yield the triples of a template, repetitions included."""
+    """Yield the triples of a template, or quads, repetitions included."""
     triples = constructor(template, variables)
     for number, row in enumerate(rows):
         label = f"c{number}" if fresh is None else fresh(row)
@@ -84,7 +92,7 @@ def construct(
 
 
 def constructor(
-    template: Sequence[TriplePattern], variables: Sequence[Variable]
+    template: Sequence[Sequence[TermOrVariable]], variables: Sequence[Variable]
 ) -> Callable[[Row, Callable[[], str], int], list[Triple]]:
     """Return a function that makes a row's triples, `count` times."""
     values = {name: f"v{column}" for column, name in enumerate(variables)}
@@ -92,7 +100,8 @@ def constructor(
     lines = ["def triples(row, fresh, count):", "    result = []"]
     if variables:
         lines.append(f"    {', '.join(values.values())}, = row")
-    lines += indented(construct_lines(template, values, names, "Triple({})"))
+    triple = "Triple({})" if all(len(each) == 3 for each in template) else "({})"
+    lines += indented(construct_lines(template, values, names, triple))
     lines.append("    return result")
     return compiled("\n".join(lines), "triples", names)
 
@@ -102,11 +111,12 @@ _ALLOWED: Final = (
     ("{0}[0] != '\"'", "{0}[1] != '<'"),
     ("{0}[0] == '<'", "{0}[1] != '<'"),
     (),
+    ("{0}[0] != '\"'", "{0}[1] != '<'"),
 )
 
 
 def _stands(term: str, at: int) -> bool:
-    if at == 0:
+    if at in (0, 3):
         return is_iri(term) or is_blank_node(term)
     return at == 2 or is_iri(term)
 

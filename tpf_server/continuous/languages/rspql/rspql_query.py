@@ -4,33 +4,23 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import gcd, lcm
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from annotations.terms import (
     Term,
-    TermOrVariable,
-    TriplePattern,
-    Variable,
-    is_blank_node,
-    is_variable,
 )
-from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.runtime.clock import NEVER
-from tpf_server.continuous.runtime.elements.elements import may_begin
 from tpf_server.continuous.runtime.instants.csparql_query import (
     CsparqlQuery,
     Instants,
     LogicalWindow,
     Occurrence,
-    PeriodicAnswer,
     PhysicalWindow,
+    Progression,
     SteppedWindow,
     StreamOperator,
     Trigger,
-    answer_of,
-    new_label,
 )
 
 # When a query of RSP-QL answers, and what of its answer it streams: the policies of the model.
@@ -90,33 +80,6 @@ class ReportPolicy:
 
 WINDOW_CLOSE: Final = ReportPolicy(window_close=True)
 """The default, as of YASPER and RSP4J."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progression:
-    """The instants first, first + step, first + 2 step and so on."""
-
-    first: int
-    step: int
-
-    def at_or_after(self, at: int) -> int:
-        """The first at or after an instant."""
-        return max(self.first, self.first - (self.first - at) // self.step * self.step)
-
-    def at_or_before(self, at: int) -> int | None:
-        """The last at or before an instant."""
-        if at < self.first:
-            return None
-        return self.first + (at - self.first) // self.step * self.step
-
-    def multiples(self, period: int) -> "Progression | None":
-        """Those that are multiples of a period, if any."""
-        common = gcd(self.step, period)
-        if self.first % common:
-            return None
-        modulus = period // common
-        steps = -(self.first // common) * pow(self.step // common, -1, modulus) % modulus
-        return Progression(self.first + steps * self.step, lcm(self.step, period))
 
 
 # The windows of RSP-QL: which elements they hold at an instant, and when they close.
@@ -192,23 +155,7 @@ class ElementWindow(PhysicalWindow):
         return f"ELEMENTS {self.count} STEP {self.step}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportInstants(Instants):
-    """The instants of any of these progressions."""
-
-    progressions: tuple[Progression, ...] = ()
-
-    def first(self, at: int) -> int:
-        """The first at or after `at`."""
-        return min(each.at_or_after(at) for each in self.progressions)
-
-    def last(self, at: int) -> int | None:
-        """The last at or before `at`."""
-        result = [each.at_or_before(at) for each in self.progressions]
-        return max((each for each in result if each is not None), default=None)
-
-
-def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> ReportInstants:
+def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> Instants:
     """The instants of window close and periodic together, if any."""
     period = report.period
     sliding = [each for each in windows if isinstance(each, SlidingWindow)]
@@ -219,8 +166,7 @@ def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> R
         result = [Progression(0, period)]
     else:
         result = []
-    progressions = tuple(dict.fromkeys(each for each in result if each is not None))
-    return ReportInstants(tuple(each.step for each in progressions), progressions)
+    return Instants(tuple(dict.fromkeys(each for each in result if each is not None)))
 
 
 # Which elements are in windows, as far as report policies ask for it.
@@ -323,7 +269,7 @@ class ReportTrigger(Trigger):
         self.key = self.key, self._report, self._tick
         self._clauses = query.streams
         windows = [clause.window for clause in query.streams]
-        self._reports: ReportInstants = report_instants(query.report, windows)
+        self._reports = report_instants(query.report, windows)
         self._marks: dict[Term, SlidingMarks | ElementMarks] = {}
         # Of windows of both kinds it matters which of them closes.
         counted = any(isinstance(each, ElementWindow) for each in windows)
@@ -346,22 +292,21 @@ class ReportTrigger(Trigger):
         self._number = 0
         self._decided = (NEVER, 0)
 
-    def passed(self, at: int) -> int | None:
-        """See `Trigger`: closed before an element, by tuples."""
+    def coming(self, at: int) -> int | None:
+        """See `Trigger`: what has closed before an element, by tuples and in batches."""
         if self._begun is None or at < self._begun:
             self._begun = at
-        if not self.by_elements or not self._report.timing:
+        if self._by_time or not self._report.timing:
             return None
-        last = self._reports.last(max(at, self._looked) - 1)
-        return last if last is not None and last >= max(self._looked, self._begun) else None
-
-    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """See `Trigger`: closed before an element, in batches."""
-        if self._tick != "batch" or not self._report.timing:
-            return False
+        since = self._begun
+        if self.by_elements:
+            since, at = max(self._looked, since), max(at, self._looked) - 1
         last = self._reports.last(at)
-        begun = at if self._begun is None else self._begun
-        return last is not None and last >= begun and self._plan(last)
+        if last is None or last < since:
+            return None
+        if not self.by_elements:
+            self._plan(last)
+        return last
 
     def came(self, stream: Term, at: int, number: int) -> bool:
         """See `Trigger`: in windows now, or later."""
@@ -455,49 +400,6 @@ class ReportTrigger(Trigger):
         )
 
 
-# Triples in graphs: CONSTRUCT with GRAPH in its template.
-
-_QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
-
-
-def quads_of(
-    name: str,
-    at: int,
-    template: Sequence[TriplePattern],
-    graphs: Sequence[TermOrVariable | None],
-    variables: Sequence[Variable],
-    rows: Sequence[Row],
-) -> PeriodicAnswer:
-    """Make the answer of CONSTRUCT with GRAPH in its template."""
-    values = {variable: index for index, variable in enumerate(variables)}
-    blanks: dict[str, int] = {}
-    result: dict[Row, None] = {}
-    for row in rows:
-
-        def term(text: str | None, row: Row = row, label: str = new_label(at)) -> Term | None:
-            if text is None:
-                return None
-            if is_variable(text):
-                index = values.get(Variable(text))
-                return None if index is None else row[index]
-            if is_blank_node(text):
-                return Term(f"_:{label}b{blanks.setdefault(text, len(blanks))}")
-            return Term(text)
-
-        for triple, graph in zip(template, graphs, strict=True):
-            s, p, o = (term(each) for each in triple)
-            where = term(graph)
-            if (
-                s is not None
-                and p is not None
-                and o is not None
-                and may_begin(s, p)
-                and (graph is None or (where is not None and may_begin(where, p)))
-            ):
-                result[s, p, o, where] = None
-    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(result))
-
-
 @dataclass(frozen=True, slots=True)
 class RspqlQuery(CsparqlQuery):
     """A query of RSP-QL."""
@@ -508,7 +410,7 @@ class RspqlQuery(CsparqlQuery):
     @property
     def instants(self) -> Instants:
         if self.tick != "time" or not self.report.timing:
-            return Instants(())
+            return Instants()
         return report_instants(self.report, [clause.window for clause in self.streams])
 
     @property
@@ -525,14 +427,6 @@ class RspqlQuery(CsparqlQuery):
 
     def trigger(self) -> Trigger:
         return ReportTrigger(self)
-
-    def answer(
-        self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]
-    ) -> PeriodicAnswer:
-        """See `CsparqlQuery.answer`; triples may be in graphs."""
-        if any(self.graphs):
-            return quads_of(name, at, query.template, self.graphs, variables, rows)
-        return answer_of(name, at, query, variables, rows)
 
     def explain(self) -> dict[str, Any]:
         return {"operator": self.operator, "report": str(self.report), "tick": self.tick}

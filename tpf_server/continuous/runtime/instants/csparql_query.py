@@ -3,12 +3,13 @@
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from math import gcd
+from math import gcd, lcm
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from annotations.terms import Term, TermOrVariable, Variable
 from tpf_client.dataflow.construct import construct
 from tpf_client.sparql.algebra import PathExpression, Query, Row
+from tpf_server.continuous.runtime.clock import NEVER
 from tpf_server.continuous.runtime.elements.elements import in_graph
 from tpf_server.continuous.runtime.static.service_clauses import ServiceClause
 from tpf_server.continuous.runtime.windows.matchers import EncodedTriple
@@ -57,22 +58,34 @@ def by_graph(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, list[Any]]]:
     return graphs.items()
 
 
-_TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))
+_QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+_TRIPLE = _QUAD[:3]
 _LABELS: Final = count(1)
 
 
-def new_label(at: int) -> str:
-    """Return the beginning of labels of blank nodes that no other answer has."""
-    return f"c{at}x{next(_LABELS)}"
-
-
 def answer_of(
-    name: str, at: int, query: Query, variables: Sequence[Variable], rows: Iterable[Row]
+    name: str,
+    at: int,
+    query: Query,
+    variables: Sequence[Variable],
+    rows: Iterable[Row],
+    graphs: Sequence[TermOrVariable | None] = (),
 ) -> PeriodicAnswer:
-    """Make an answer of solutions."""
+    """Make an answer of solutions; `graphs` are those of the triples of the template, if any."""
+
+    def fresh(_: Row) -> str:
+        """The beginning of labels of blank nodes that no other answer has."""
+        return f"c{at}x{next(_LABELS)}"
+
     match query.form:
+        case "CONSTRUCT" if graphs:
+            pairs = zip(query.template, graphs, strict=True)
+            template = [each if graph is None else (*each, graph) for each, graph in pairs]
+            made = construct(template, variables, rows, fresh)
+            quads = dict.fromkeys(each if len(each) == 4 else (*each, None) for each in made)
+            return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(quads))
         case "CONSTRUCT":
-            triples = construct(query.template, variables, rows, lambda _: new_label(at))
+            triples = construct(query.template, variables, rows, fresh)
             return PeriodicAnswer(name, at, "CONSTRUCT", _TRIPLE, tuple(dict.fromkeys(triples)))
         case "DESCRIBE":
             return PeriodicAnswer(name, at, "DESCRIBE", _TRIPLE, tuple(dict.fromkeys(rows)))
@@ -197,30 +210,72 @@ def place_of(graph: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Instants:
-    """The multiples of any of these periods; none where only arrivals count."""
+class Progression:
+    """The instants first, first + step, first + 2 step and so on."""
 
-    periods: tuple[int, ...]
+    first: int
+    step: int
+
+    def at_or_after(self, at: int) -> int:
+        """The first at or after an instant."""
+        return max(self.first, self.first - (self.first - at) // self.step * self.step)
+
+    def at_or_before(self, at: int) -> int | None:
+        """The last at or before an instant."""
+        if at < self.first:
+            return None
+        return self.first + (at - self.first) // self.step * self.step
+
+    def multiples(self, period: int) -> "Progression | None":
+        """Those that are multiples of a period, if any."""
+        common = gcd(self.step, period)
+        if self.first % common:
+            return None
+        modulus = period // common
+        steps = -(self.first // common) * pow(self.step // common, -1, modulus) % modulus
+        return Progression(self.first + steps * self.step, lcm(self.step, period))
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """The instants of any of these progressions; none where only arrivals count."""
+
+    progressions: tuple[Progression, ...] = ()
 
     @classmethod
     def of(cls, every: int | None, windows: Sequence[SteppedWindow]) -> "Instants":
-        """Take COMPUTED EVERY, or the steps of logical windows."""
-        if every is not None:
-            return cls((every,))
+        """Take the multiples of COMPUTED EVERY, or of the steps of logical windows."""
         steps = {window.step for window in windows if isinstance(window, LogicalWindow)}
+        if every is not None:
+            steps = {every}
         # A multiple of another period adds no instant.
-        return cls(tuple(sorted(s for s in steps if not any(s != o and s % o == 0 for o in steps))))
+        return cls.multiples(
+            sorted(s for s in steps if not any(s != o and s % o == 0 for o in steps))
+        )
+
+    @classmethod
+    def multiples(cls, periods: Iterable[int]) -> "Instants":
+        return cls(tuple(Progression(NEVER // each * each, each) for each in periods))
+
+    @property
+    def periods(self) -> tuple[int, ...]:
+        return tuple(each.step for each in self.progressions)
 
     @property
     def greatest_common_period(self) -> int:
         return gcd(*self.periods)
 
     def wider(self, factor: int) -> "Instants":
-        return Instants(tuple(factor * period for period in self.periods))
+        return self.multiples(factor * each for each in self.periods)
 
     def first(self, at: int) -> int:
         """The first instant at or after `at`."""
-        return min(-(-at // period) * period for period in self.periods)
+        return min([each.at_or_after(at) for each in self.progressions])
+
+    def last(self, at: int) -> int | None:
+        """The last at or before `at`."""
+        result = [each.at_or_before(at) for each in self.progressions]
+        return max((each for each in result if each is not None), default=None)
 
     def after(self, at: int) -> int:
         """The first instant after `at`."""
@@ -291,13 +346,12 @@ class Trigger:
         """The instant that has seen everything up to `at`."""
         return self.instants.first(at)
 
-    def passed(self, at: int) -> int | None:  # noqa: ARG002
-        """The instant to answer at once, before an element of `at` enters."""
-        return None
+    def coming(self, at: int) -> int | None:  # noqa: ARG002
+        """The instant that is due before an element about to come.
 
-    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
-        """Note an element about to come; true if an instant is due."""
-        return False
+        Where elements move the windows it is answered at once.
+        """
+        return None
 
     def came(self, stream: Term, at: int, number: int) -> bool:  # noqa: ARG002
         """Note an element in the windows; true if an instant is due."""
@@ -378,7 +432,7 @@ class CsparqlQuery:
         self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]
     ) -> PeriodicAnswer:
         """Make an answer of solutions; `query` is its algebra, or an equal one."""
-        return answer_of(name, at, query, variables, rows)
+        return answer_of(name, at, query, variables, rows, self.graphs)
 
     def explain(self) -> dict[str, Any]:
         return {}

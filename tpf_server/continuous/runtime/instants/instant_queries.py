@@ -1,6 +1,5 @@
 """Queries that answer at instants: elements in, answers out."""
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -316,8 +315,8 @@ class StreamReaders:
         self._evaluations = evaluations
         self._planner = planner
         self._window_rows = window_rows
-        self._in_graphs: Counter[Term] = Counter()
-        self._timed: Multimap[Term, PeriodicQuery] = Multimap()
+        self._in_graphs: Multimap[Term, PeriodicQuery] = Multimap()
+        self._queries: Multimap[Term, PeriodicQuery] = Multimap()
         self._counting: Multimap[Term, Trigger] = Multimap()
         self.following: Multimap[Term, Trigger] = Multimap()
         self._triggers: Equals[Trigger] = Equals()
@@ -327,7 +326,8 @@ class StreamReaders:
     def add(self, registered: PeriodicQuery) -> None:
         """Add a query; it sees later elements."""
         evaluation = registered.evaluation
-        self._in_graphs.update(evaluation.in_graphs)
+        self._queries.add(registered.reads, registered)
+        self._in_graphs.add(evaluation.in_graphs, registered)
         self._evaluations.add(evaluation.key, evaluation, self.arrivals)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
         if registered.trigger.counts:
@@ -338,18 +338,15 @@ class StreamReaders:
             else:
                 registered.decide_by(trigger)
             self._counting.add(registered.reads, registered.trigger)
-        else:
-            self._timed.add(registered.reads, registered)
         if registered.trigger.follows:
             self.following.add(registered.reads, registered.trigger)
         if evaluation.owners == 1:
             self.windows.attach(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        self._timed.discard(registered.reads, registered)
+        self._queries.discard(registered.reads, registered)
+        self._in_graphs.discard(registered.evaluation.in_graphs, registered)
         self._untrigger(registered)
-        self._in_graphs.subtract(registered.evaluation.in_graphs)
-        self._in_graphs += Counter()
         self._leave(registered)
 
     def _untrigger(self, registered: PeriodicQuery) -> None:
@@ -369,15 +366,11 @@ class StreamReaders:
 
     def read(self, stream: Term) -> bool:
         """True where a query reads a stream."""
-        return stream in self._timed or stream in self._counting
+        return stream in self._queries
 
     def needs_graphs(self, stream: Term) -> bool:
         """True where a query reads the named graphs of a stream."""
         return stream in self._in_graphs
-
-    def of(self, stream: Term) -> Sequence[PeriodicQuery]:
-        counting = (query for trigger in self._counting.of(stream) for query in trigger.queries)
-        return *self._timed.of(stream), *counting
 
     def answered(self, registered: PeriodicQuery, at: int) -> None:
         """Note an answer; from then on the query may share an evaluation."""
@@ -423,7 +416,7 @@ class StreamReaders:
         self.arrivals += 1
         number = self.arrivals
         occurrences = [Occurrence(at, number, triple) for triple in triples]
-        readers = self._timed.of(stream)
+        readers = self._queries.of(stream)
         if self._answered is not None and at <= self._answered:
             passed = [each for each in readers if each.last is not None and at <= each.last]
             for registered in passed:
@@ -440,7 +433,7 @@ class StreamReaders:
         for window in came:
             full = full or window.held() * self._most_windows > self._window_rows
         if full:
-            for registered in tuple(self.of(stream)):
+            for registered in tuple(readers):
                 self._limit(registered)
         return occurrences
 
@@ -606,10 +599,12 @@ class InstantQueries:
     def _announce(self, stream: Term, at: int) -> None:
         due: list[tuple[int, Trigger]] = []
         for trigger in tuple(self.readers.following.of(stream)):
-            instant = trigger.passed(at)
-            if instant is not None:
+            instant = trigger.coming(at)
+            if instant is None:
+                continue
+            if trigger.by_elements:
                 due.append((instant, trigger))
-            if trigger.coming(stream, at):
+            else:
                 self._look(trigger)
         # Windows that they share do not go back.
         for instant, trigger in sorted(due, key=itemgetter(0)):

@@ -143,8 +143,7 @@ class Timetable:
         self._ready: DueInstants[PeriodicQuery] = DueInstants()
         self._reached: list[_Timeline] = []
         self._gives = False
-        self._idle: dict[PeriodicQuery, None] = {}
-        self._idle_readers: Multimap[Term, PeriodicQuery] = Multimap()
+        self._idle: Multimap[Term | None, PeriodicQuery] = Multimap()
 
     # ----------------------------------------------------------------------------- queries
 
@@ -269,13 +268,10 @@ class Timetable:
     def rest(self, registered: PeriodicQuery) -> None:
         """Let a query wait for an element."""
         self._give_up(registered)
-        self._idle[registered] = None
-        self._idle_readers.add(registered.reads, registered)
+        self._idle.add((None, *registered.reads), registered)
 
     def _wake(self, registered: PeriodicQuery) -> None:
-        if registered in self._idle:
-            del self._idle[registered]
-            self._idle_readers.discard(registered.reads, registered)
+        self._idle.discard((None, *registered.reads), registered)
 
     def _give_up(self, registered: PeriodicQuery) -> None:
         if registered in self._of:
@@ -284,7 +280,7 @@ class Timetable:
 
     def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
         """The queries that wait for an element of a stream, or of any."""
-        return tuple(self._idle if stream is None else self._idle_readers.of(stream))
+        return tuple(self._idle.of(stream))
 
     # ---------------------------------------------------------------------------------- time
 
@@ -361,4 +357,4 @@ class Timetable:
 
     def __len__(self) -> int:
         planned = sum(len(each.due.heap) for each in self._timelines.values())
-        return len(self._ready.heap) + planned + len(self._idle)
+        return len(self._ready.heap) + planned + len(self._idle.of(None))
