@@ -141,13 +141,19 @@ def canonical_term(text: object) -> Term:
         raise ElementError(f"not a term: {text!r}")
     if _SIMPLE_IRI.fullmatch(text) or _SIMPLE_LITERAL.fullmatch(text):
         return Term(text)
+    statement = _parsed(f"{_SUBJECT}{text} .", ox.RdfFormat.N_TRIPLES, f"not a term: {text!r}")
+    return text_of(statement.object)
+
+
+def _parsed(text: str, rdf_format: ox.RdfFormat, otherwise: str) -> ox.Quad:
+    """Return the statement that a text is, or raise `ElementError`."""
     try:
-        (triple,) = parse_rdf(f"{_SUBJECT}{text} .".encode(), ox.RdfFormat.N_TRIPLES)
+        (quad,) = parse_rdf(text.encode(), rdf_format)
     except NestingError as error:
         raise ElementError(f"triple terms are {error.reason}") from None
     except (SyntaxError, ValueError):
-        raise ElementError(f"not a term: {text!r}") from None
-    return text_of(triple.object)
+        raise ElementError(otherwise) from None
+    return quad
 
 
 remembered_term = lru_cache(maxsize=65_536)(canonical_term)
@@ -230,12 +236,7 @@ def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> E
 
 
 def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
-    try:
-        (quad,) = parse_rdf(text.encode(), ox.RdfFormat.N_QUADS)
-    except NestingError as error:
-        raise ElementError(f"triple terms are {error.reason}") from None
-    except (SyntaxError, ValueError):
-        raise ElementError(f"not a statement: {text!r}") from None
+    quad = _parsed(text, ox.RdfFormat.N_QUADS, f"not a statement: {text!r}")
     terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
     return str(quad.graph_name), terms
 

@@ -12,54 +12,33 @@ from annotations.terms import (
     Quad,
     QuadPattern,
     Term,
-    Triple,
     Variable,
+    is_blank_node,
     is_iri,
     is_literal,
     is_triple_term,
     is_variable,
-    triple_term,
 )
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.static.service_clauses import is_service
 from tpf_server.errors import RdfInputError
 from tpf_server.store.protocols import StaticStore
-from tpf_server.store.static.ox_terms import OxTerm, ox_term, text_of
+from tpf_server.store.static.ox_terms import OxTerm, ox_term
 from tpf_server.store.static.rdf_files import RdfReader
 
 # A graph of static data in memory.
-
-_STRING = ox.NamedNode("http://www.w3.org/2001/XMLSchema#string")
-_LEXICAL: Final = "lexical:"
-"""Stands before the datatype of literals inside a `MemoryGraph`. Of the datatypes that it knows,
-pyoxigraph keeps values: it gives ``"18"`` back for ``"18.0"``, and an integer for a byte. Literals
-of a datatype that it does not know stay what they are."""
 
 _numbers: Final = itertools.count(2**32)
 """Numbers of files, for their blank nodes; beyond those that stores give to theirs."""
 
 
-def _kept(term: OxTerm) -> OxTerm:
-    if isinstance(term, ox.Literal):
-        if term.language is not None or term.datatype == _STRING:
-            return term
-        return ox.Literal(term.value, datatype=ox.NamedNode(_LEXICAL + term.datatype.value))
-    if isinstance(term, ox.Triple):
-        return ox.Triple(term.subject, term.predicate, _kept(term.object))
-    return term
+def _kept(term: Term) -> OxTerm:
+    """Keep literals as their text: of some datatypes pyoxigraph would keep the value alone."""
+    return ox_term(term) if is_iri(term) or is_blank_node(term) else ox.Literal(term)
 
 
 def _given(term: OxTerm) -> Term:
-    if isinstance(term, ox.Literal):
-        text = str(term)
-        if text[-1] == ">":
-            quote = text.rindex('"')
-            return Term(f'{text[:quote]}"^^<{text[quote + len(_LEXICAL) + 4 :]}')
-        return Term(text)
-    if isinstance(term, ox.Triple):
-        subject, predicate = text_of(term.subject), text_of(term.predicate)
-        return triple_term(Triple(subject, predicate, _given(term.object)))
-    return Term(str(term))
+    return Term(term.value if isinstance(term, ox.Literal) else str(term))
 
 
 class MemoryGraph:
@@ -106,8 +85,7 @@ class MemoryGraph:
             return iter(())
         try:
             s, p, o = (
-                None if each is None else _kept(ox_term(each))
-                for each in (subject, predicate, object_)
+                None if each is None else _kept(each) for each in (subject, predicate, object_)
             )
         except ValueError:
             return iter(())  # streams may have terms that no file can have
@@ -129,8 +107,7 @@ class MemoryGraph:
 
 
 def _quad(triple: tuple[Term, Term, Term]) -> ox.Quad:
-    subject, predicate, object_ = map(ox_term, triple)
-    return ox.Quad(subject, predicate, _kept(object_))  # type: ignore[arg-type]
+    return ox.Quad(*map(_kept, triple))  # type: ignore[arg-type]
 
 
 # A graph of static data inside a store.
@@ -345,7 +322,8 @@ class Dataset:
         """
         terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
         repeated = len({t for t in pattern if is_variable(t)}) < sum(map(is_variable, pattern))
-        for name, parts in self._graphs(pattern.graph):
+        for name, names in self._names(pattern.graph):
+            parts = self._parts(names)
             seen: set[tuple[Term, Term, Term]] | None = set() if len(parts) > 1 else None
             for part in parts:
                 for triple in part.match(*terms):
@@ -373,24 +351,25 @@ class Dataset:
                     yield quad
 
     def _changed(self, pattern: QuadPattern, change: GraphChange) -> list[Term]:
-        if pattern.graph == DEFAULT_GRAPH:
-            return [] if set(self._default).isdisjoint(change.graphs) else [DEFAULT_GRAPH]
-        if is_variable(pattern.graph):
-            return [each for each in self._named or self._data.names if each in change.graphs]
-        return [Term(pattern.graph)] if pattern.graph in change.graphs else []
+        there = self._names(pattern.graph)
+        return [name for name, names in there if not set(names).isdisjoint(change.graphs)]
 
     def count(self, pattern: QuadPattern) -> int:
         terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
-        return sum(part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts)
+        there = self._names(pattern.graph)
+        return sum(part.count(*terms) for _, names in there for part in self._parts(names))
 
-    def _graphs(self, graph: str) -> Iterator[tuple[Term, tuple[Graph, ...]]]:
+    def _names(self, graph: str) -> Iterator[tuple[Term, tuple[Term, ...]]]:
+        """The graphs that a pattern ranges over, and the static graphs that each is made of."""
         if is_variable(graph):
-            for name in self._named or self._data.names:
-                yield name, self._data.graphs(name)
+            yield from ((name, (name,)) for name in self._named or self._data.names)
         elif graph == DEFAULT_GRAPH:
-            yield DEFAULT_GRAPH, tuple(p for n in self._default for p in self._data.graphs(n))
+            yield DEFAULT_GRAPH, self._default
         elif not self._named or graph in self._named or is_service(graph):
-            yield Term(graph), self._data.graphs(Term(graph))
+            yield Term(graph), (Term(graph),)
+
+    def _parts(self, names: tuple[Term, ...]) -> list[Graph]:
+        return [part for name in names for part in self._data.graphs(name)]
 
 
 def agrees(pattern: QuadPattern, quad: Quad) -> bool:
@@ -400,6 +379,3 @@ def agrees(pattern: QuadPattern, quad: Quad) -> bool:
         seen.setdefault(place, value) == value if is_variable(place) else place == value
         for place, value in zip(pattern, quad, strict=True)
     )
-
-
-# What engines over static data have in common: how graphs get into them.

@@ -655,7 +655,10 @@ class SharedRows:
 #
 # Only reading takes long, and needs nothing but the data; so it is done while queries go on.
 
-StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
+Difference: TypeAlias = tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]]
+"""Variables, and the solutions that come and go."""
+_Asked: TypeAlias = tuple[tuple[tuple[Term, ...], tuple[Term, ...]], tuple[QuadPattern, ...]]
+"""What a dataset sees, and patterns."""
 
 
 class Preparation:
@@ -664,33 +667,21 @@ class Preparation:
     def __init__(self, before: StaticData, after: StaticData) -> None:
         self._before = before
         self._after = after
-        self._wanted: dict[Hashable, StaticPart] = {}
-        self._found: dict[
-            Hashable, tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]]
-        ] = {}
+        self._found: dict[_Asked, Difference | None] = {}
 
     def ask(self, dataset: Dataset, patterns: Sequence[QuadPattern]) -> None:
-        key = dataset.key, tuple(patterns)
-        if key not in self._wanted:
-            default, named = dataset.key
-            self._wanted[key] = (
-                Dataset(self._before, default, named),
-                Dataset(self._after, default, named),
-                tuple(patterns),
-            )
+        self._found.setdefault((dataset.key, tuple(patterns)))
 
     def run(self) -> None:
         """Compute the differences; the data must not change meanwhile."""
-        for key, (before, after, patterns) in self._wanted.items():
-            schema, old = evaluate_static(before, patterns)
-            columns, new = evaluate_static(after, patterns)
+        for graphs, patterns in tuple(self._found):
+            schema, old = evaluate_static(Dataset(self._before, *graphs), patterns)
+            columns, new = evaluate_static(Dataset(self._after, *graphs), patterns)
             order = [columns.index(name) for name in schema]
             gone = Counter(old)
             come = Counter(tuple([row[at] for at in order]) for row in new)
-            self._found[key] = schema, come - gone, gone - come
+            self._found[graphs, patterns] = schema, come - gone, gone - come
 
-    def difference(
-        self, dataset: Dataset, patterns: Sequence[QuadPattern]
-    ) -> tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]] | None:
-        """Return variables, and the solutions that come and go; ``None``: not requested in time."""
+    def difference(self, dataset: Dataset, patterns: Sequence[QuadPattern]) -> Difference | None:
+        """Return the difference of these; ``None``: not requested in time."""
         return self._found.get((dataset.key, tuple(patterns)))
