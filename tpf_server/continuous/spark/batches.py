@@ -189,8 +189,7 @@ class WindowQuery:
         assert isinstance(now, DateTime)
         query = replace(graph.query, form="SELECT", pattern=Project(pattern, in_scope(pattern)))
         # Without streams everything is static.
-        sources = graph.sources.without_streams()
-        alone = replace(graph, query=query, clauses=(), sources=sources)
+        alone = replace(graph, query=query, clauses=())
         with self.reading:
             try:
                 environment = Environment(TypedTerms(dictionary), now)

@@ -385,5 +385,5 @@ def test_an_end_does_not_wait_for_an_answer_that_is_worked_out(monkeypatch):
     )
     least = 10**9 - 10**5
     instants = [*range(1, 400), 2_000, 3_000]
-    ending.end(instants, lambda: product.evaluation._work.left <= least)
+    ending.end(instants, lambda: product.evaluation._main.work.left <= least)
     assert (product.emitted, product.state) == (0, "closed")

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from operator import itemgetter
 from typing import Any
@@ -30,7 +30,7 @@ from tpf_client.sparql.expressions.inlined import inline_integer
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_client.sparql.rewrite.visitor import combined, movable, operands
 from tpf_client.sparql.scopes import in_scope
-from tpf_server.continuous.runtime.instants.contents import OnChange, WindowView
+from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import place_of
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
@@ -69,7 +69,7 @@ class PatternInput:
         self._stamped = None if stamped is None else list(stamped)
         self._push = push
         for window in self._windows:
-            window.listen(matcher.mask, self._listener(window))
+            window.listen(matcher.mask, partial(self._window_change, window))
 
     def follow(self, position: int) -> None:
         assert self.rows is not None
@@ -86,19 +86,42 @@ class PatternInput:
             fits = all(c is None or c == term for c, term in zip(mask, triple, strict=False))
             row = self._row_of(triple) if fits else None
             if row is not None:
-                static = row in self._static
-                self._change(row, (False, None), self._rows(triple, static=static))
+                now = self._state(triple, static=row in self._static)
+                self._change(row, (False, None), now)
 
     def static_change(self, row: Solution, count: int) -> None:
         triple = self._matcher.triple(row)
-        before = self._rows(triple, static=count < 0)
-        self._change(row, before, self._rows(triple, static=count > 0))
+        before = self._state(triple, static=count < 0)
+        self._change(row, before, self._state(triple, static=count > 0))
 
-    def _rows(self, triple: EncodedTriple, *, static: bool) -> tuple[bool, int | None]:
-        present = static or any(window.latest(triple) is not None for window in self._windows)
-        if self._stamped is None:
-            return present, None
-        return present, _newest(self._stamped, triple)
+    def _window_change(
+        self, window: WindowView, triple: EncodedTriple, old: int | None, new: int | None
+    ) -> None:
+        """A triple has another latest timestamp in a window."""
+        if self._stamped is None and (old is None) == (new is None):
+            return
+        row = self._row_of(triple)
+        if row is not None:
+            static = row in self._static
+            before = self._state(triple, static=static, window=window, at=old)
+            self._change(row, before, self._state(triple, static=static, window=window, at=new))
+
+    def _state(
+        self,
+        triple: EncodedTriple,
+        *,
+        static: bool,
+        window: WindowView | None = None,
+        at: int | None = None,
+    ) -> tuple[bool, int | None]:
+        """Whether a triple is there, and its stamp, where `at` is its timestamp in a window."""
+
+        def latest(windows: Iterable[WindowView]) -> int | None:
+            found = [at if each is window else each.latest(triple) for each in windows]
+            return max([each for each in found if each is not None], default=None)
+
+        present = static or latest(self._windows) is not None
+        return present, None if self._stamped is None else latest(self._stamped)
 
     def _change(
         self, row: Solution, old: tuple[bool, int | None], new: tuple[bool, int | None]
@@ -112,44 +135,6 @@ class PatternInput:
                 else:
                     encoded = 0 if stamp is None else _encode_stamp(stamp)
                     self._push((*row, encoded), count)
-
-    def _listener(self, window: WindowView) -> OnChange:
-        row_of, static, push = self._row_of, self._static, self._push
-        others = [each for each in self._windows if each is not window]
-        stamped = self._stamped
-        own = stamped is not None and window in stamped
-        other_stamped = [each for each in stamped or () if each is not window]
-
-        def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
-            if stamped is None and (old is None) == (new is None):
-                return
-            row = row_of(triple)
-            if row is None:
-                return
-            always = row in static or any(each.latest(triple) is not None for each in others)
-            if stamped is None:
-                if not always:
-                    push(row, 1 if old is None else -1)
-                return
-            elsewhere = _newest(other_stamped, triple)
-
-            def stamp(mine: int | None) -> int | None:
-                if not own or mine is None:
-                    return elsewhere
-                return mine if elsewhere is None else max(elsewhere, mine)
-
-            self._change(
-                row,
-                (always or old is not None, stamp(old)),
-                (always or new is not None, stamp(new)),
-            )
-
-        return changed
-
-
-def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
-    result = [at for each in windows if (at := each.latest(triple)) is not None]
-    return max(result) if result else None
 
 
 # A join with static rows, which it looks up.

@@ -182,15 +182,45 @@ class Question:
         self.owners = 0
 
 
-def _ended(work: Work, error: Exception) -> ContinuousError:
-    """End a budget; return why."""
-    work.fail(error)
-    return (
-        JoinLimitError(str(error)) if work.failure is None else FailedEvaluationError(work.failure)
-    )
+class Computation:
+    """The dataflow of a query, its answers, and what it may spend.
+
+    Attributes:
+        stale: its answers may be others than at the last flush.
+    """
+
+    answers: "AnswerRows"
+
+    def __init__(self, context: EvaluationContext) -> None:
+        self.work = Work(context.join_rows, held=True)
+        self.environment = replace(context.environment, spend=self.work.read_text)
+        self.flow = Dataflow(context.dictionary)
+        self.stale = True
+
+    def complete(self, output: Output, query: Query) -> None:
+        """Take the end of the dataflow."""
+        for node in self.flow.nodes:
+            node.limit(self.work)
+        self.answers = AnswerRows(output, self.flow.dictionary.decode, self.work, query)
+
+    def push_on(self) -> None:
+        """Compute what the changes since the last flush come to."""
+        self.stale = False
+        self.work.check()
+        self.flow.flush()
+
+    def fail(self, error: Exception) -> None:
+        self.stale = True
+        self.work.fail(error)
+
+    def ended(self, error: Exception) -> ContinuousError:
+        """End it because of an error; return that of its queries."""
+        self.fail(error)
+        failure = self.work.failure
+        return JoinLimitError(str(error)) if failure is None else FailedEvaluationError(failure)
 
 
-class QuestionPart:
+class QuestionPart(Computation):
     """The dataflow of a question's own part."""
 
     def __init__(
@@ -200,18 +230,13 @@ class QuestionPart:
         leaves: CsparqlLeaves,
         context: EvaluationContext,
     ) -> None:
+        super().__init__(context)
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
-        self._flow = Dataflow(context.dictionary)
-        self.work = Work(context.join_rows, held=True)
         certain = always_bound(parts.below.pattern)
-        self._entry = self._flow.add(LimitedInput(below.variables, certain, self.work))
-        environment = replace(context.environment, spend=self.work.read_text)
+        self._entry = self.flow.add(LimitedInput(below.variables, certain, self.work))
         gap = parts.gap, self._entry
-        output = build(parts.above, leaves, self._flow, environment, gap=gap)
-        for node in self._flow.nodes:
-            node.limit(self.work)
-        self.answers = AnswerRows(output, context.dictionary.decode, self.work, parts.above)
-        self.stale = True
+        output = build(parts.above, leaves, self.flow, self.environment, gap=gap)
+        self.complete(output, parts.above)
 
     def push(self, solution: Solution, count: int) -> None:
         self.stale = True
@@ -219,15 +244,9 @@ class QuestionPart:
 
     def flush(self) -> None:
         if self.stale:
-            self.stale = False
-            self.work.check()
-            self._flow.flush()
+            self.push_on()
             self.answers.flushed()
             self.work.begin()
-
-    def fail(self, error: Exception) -> None:
-        self.stale = True
-        self.work.fail(error)
 
 
 class AnswerRows:
@@ -290,52 +309,6 @@ class AnswerRows:
         return tuple([decode(each) if each else None for each in solution])
 
 
-class QuestionParts:
-    """Dispatch shared solutions to questions by their constants."""
-
-    def __init__(
-        self,
-        parts: PartedQuery,
-        below: Output,
-        leaves: CsparqlLeaves,
-        context: EvaluationContext,
-    ) -> None:
-        self._below = below
-        self._leaves = leaves
-        self._context = context
-        self.index: ConstantIndex[QuestionPart] = ConstantIndex(
-            [comparison(each, below.variables, context.environment) for each in parts.comparisons],
-            context.dictionary,
-        )
-        self._of: dict[Question, QuestionPart] = {}
-
-    def pass_on(self) -> None:
-        for solution, count in self._below.take_changes():
-            for part in self.index.queries(solution):
-                part.push(solution, count)
-
-    def of(self, question: Question) -> QuestionPart:
-        part = self._of.get(question)
-        if part is None:
-            self.pass_on()
-            assert question.parts is not None
-            part = QuestionPart(question.parts, self._below, self._leaves, self._context)
-            self._of[question] = part
-            self.index.add(part, part.constants)
-            try:
-                for solution, count in self._below.multiset().items():
-                    if self.index.among((part,), solution):
-                        part.push(solution, count)
-            except Exception as error:  # noqa: BLE001 - it ends this question, and no other
-                part.fail(error)
-        return part
-
-    def drop(self, question: Question) -> None:
-        part = self._of.pop(question, None)
-        if part is not None:
-            self.index.remove(part)
-
-
 class PeriodicEvaluation:
     """Keep one query up to date, or the shared part of several.
 
@@ -358,7 +331,8 @@ class PeriodicEvaluation:
         self.plans = 0
         self.joined = False
         self.questions: dict[Hashable, Question] = {}
-        self._parts: QuestionParts | None = None
+        self._index: ConstantIndex[QuestionPart] | None = None
+        self._parts: dict[Question, QuestionPart] = {}
         self.evaluations = 0
         self.recomputed = 0
         self._context = context
@@ -372,47 +346,36 @@ class PeriodicEvaluation:
 
     def _plan(self, graph: OperatorGraph) -> None:
         self.graph = graph
-        self._work = Work(self._context.join_rows, held=True)
-        environment = replace(self._context.environment, spend=self._work.read_text)
-        context = self._context = replace(self._context, environment=environment)
-        self._flow = Dataflow(context.dictionary)
-        self._work.share(len(self.questions))
+        context = self._context
+        self._main = main = Computation(context)
+        main.work.share(len(self.questions))
         self._leaves = CsparqlLeaves(
-            graph, self.windows, context.static, context.shared_rows, self._flow, self._work
+            graph, self.windows, context.static, context.shared_rows, main.flow, main.work
         )
         try:
-            self._output = build(
+            output = build(
                 graph.query,
                 self._leaves,
-                self._flow,
-                context.environment,
+                main.flow,
+                main.environment,
                 lambda quad: graph.part_of(quad) == "static",
             )
             self.plans += 1
-            self._stale = True
-            self._answers = AnswerRows(
-                self._output, context.dictionary.decode, self._work, graph.query
-            )
-            for node in self._flow.nodes:
-                node.limit(self._work)
+            main.complete(output, graph.query)
             self._leaves.open()
         except BaseException as error:
             # Else its joins would be told of static changes for good.
             self._let_go()
             context.shared_rows.drop_idle()
-            if self._work.failure is not None:
-                raise self._work.failure from None
+            if main.work.failure is not None:
+                raise main.work.failure from None
             if isinstance(error, LimitError):
-                raise self._ended(error) from None
+                raise main.ended(error) from None
             raise
-
-    def _ended(self, error: Exception) -> ContinuousError:
-        self._stale = True
-        return _ended(self._work, error)
 
     def end(self) -> None:
         """End the evaluation under way; called from another thread."""
-        self._work.end()
+        self._main.work.end()
 
     def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
         """Continue with other operators, or those of the shared part, and the same windows.
@@ -420,41 +383,72 @@ class PeriodicEvaluation:
         Too many rows end its queries at their next answers.
         """
         self._let_go()
-        self._parts = None
+        self._index = None
+        self._parts.clear()
         try:
             self._plan(graph)
         except (TooManyStaticError, UnsupportedQueryError):
             raise
         except Exception as error:  # noqa: BLE001 - it ends its queries, and no others
-            self._stale = True
+            self._main.stale = True
             if not isinstance(error, JoinLimitError):
-                self._work.fail(error)
-        if parts is not None and not self._work.ended:
-            self._parts = QuestionParts(parts, self._output, self._leaves, self._context)
+                self._main.fail(error)
+        if parts is not None and not self._main.work.ended:
+            variables, environment = self._main.answers.output.variables, self._main.environment
+            self._index = ConstantIndex(
+                [comparison(each, variables, environment) for each in parts.comparisons],
+                self._context.dictionary,
+            )
             for question in self.questions.values():
-                self._parts.of(question)
+                self._part_of(question)
 
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
         shared = self.questions.setdefault(question.key, question)
         shared.owners += 1
-        self._work.share(len(self.questions))
-        if self._parts is not None:
-            self._parts.of(shared)
+        self._main.work.share(len(self.questions))
+        if self.widened:
+            self._part_of(shared)
         return shared
 
     @property
     def widened(self) -> bool:
-        return self._parts is not None
+        """True where the solutions of the shared part are dispatched to questions."""
+        return self._index is not None
+
+    def _part_of(self, question: Question) -> QuestionPart:
+        part = self._parts.get(question)
+        if part is None:
+            self._pass_on()
+            assert question.parts is not None
+            assert self._index is not None
+            below = self._main.answers.output
+            part = QuestionPart(question.parts, below, self._leaves, self._context)
+            self._parts[question] = part
+            self._index.add(part, part.constants)
+            try:
+                for solution, count in below.multiset().items():
+                    if self._index.among((part,), solution):
+                        part.push(solution, count)
+            except Exception as error:  # noqa: BLE001 - it ends this question, and no other
+                part.fail(error)
+        return part
+
+    def _pass_on(self) -> None:
+        assert self._index is not None
+        for solution, count in self._main.answers.output.take_changes():
+            for part in self._index.queries(solution):
+                part.push(solution, count)
 
     def leave(self, question: Question) -> bool:
         """Take a query's question back; true where it was the last one, and this has ended."""
         question.owners -= 1
         if question.owners <= 0:
             self.questions.pop(question.key, None)
-            self._work.share(len(self.questions))
-            if self._parts is not None:
-                self._parts.drop(question)
+            self._main.work.share(len(self.questions))
+            part = self._parts.pop(question, None)
+            if part is not None and self._index is not None:
+                self._index.remove(part)
         if not self.questions:
             self._leaves.close()
         return not self.questions
@@ -487,50 +481,47 @@ class PeriodicEvaluation:
         return not any(window.since for window in self.windows.values())
 
     def refreshed(self) -> None:
-        self._stale = True
+        self._main.stale = True
 
     def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
         """Answer a question, or the only one, at an instant, never an earlier one."""
         self.evaluations += 1
         self.move(instant)
-        if self._parts is None or question is None:
-            return self._answers
-        part = self._parts.of(question)
+        if question is None or not self.widened:
+            return self._main.answers
+        part = self._part_of(question)
         try:
             part.flush()
         except Exception as error:  # noqa: BLE001
             # It is that of one question.
-            raise _ended(part.work, error) from part.work.failure
+            raise part.ended(error) from part.work.failure
         return part.answers
 
     def changed(self, question: Question, seen: tuple[AnswerRows, int] | None) -> bool:
         """True where an answer may differ from a version."""
-        if self._stale:
+        if self._main.stale:
             return True
-        if self._parts is None:
-            return seen != (self._answers, self._answers.version)
-        part = self._parts.of(question)
+        part = self._part_of(question) if self.widened else self._main
         return part.stale or seen != (part.answers, part.answers.version)
 
     def move(self, instant: int) -> None:
         """Move the windows, and update the answers."""
-        self._work.begin()
+        main = self._main
+        main.work.begin()
         for window in self.windows.values():
             window.contents.move(instant)
-            self._stale = window.take_changed() or self._stale
-        if not self._stale:
+            main.stale = window.take_changed() or main.stale
+        if not main.stale:
             return
-        self._stale = False
         self.recomputed += 1
         try:
-            self._work.check()
-            self._flow.flush()
-            if self._parts is None:
-                self._answers.flushed()
+            main.push_on()
+            if self.widened:
+                self._pass_on()
             else:
-                self._parts.pass_on()
+                main.answers.flushed()
         except Exception as error:  # noqa: BLE001
-            raise self._ended(error) from self._work.failure
+            raise main.ended(error) from main.work.failure
 
 
 # One for all that ask the same, but for constants.

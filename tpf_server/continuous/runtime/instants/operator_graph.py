@@ -5,7 +5,6 @@ To the algebra the paper adds sources (graph, stream, window) and the aggregatio
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -78,7 +77,6 @@ class Sources:
         self, dataset: DatasetClause, clauses: Iterable[StreamClause], repository: Iterable[Term]
     ) -> None:
         clauses = tuple(clauses)
-        self._static_only = False
         self._default = dataset.default if dataset else (DEFAULT_GRAPH,)
         self._unnamed = tuple(clause.graph for clause in clauses if not clause.named)
         self._streams = tuple(clause.graph for clause in clauses if clause.named)
@@ -92,19 +90,8 @@ class Sources:
         self.names: tuple[Term, ...] = tuple(dict.fromkeys((*self._named, *shown)))
         """What GRAPH ?g ranges over."""
 
-    def without_streams(self) -> "Sources":
-        result = copy(self)
-        result._static_only = True
-        return result
-
     def of(self, graph: Term) -> MergedSource | None:
         """The parts of a graph; ``None`` where the query has no such graph."""
-        result = self._of(graph)
-        if result is not None and self._static_only:
-            return MergedSource(result.static, ())
-        return result
-
-    def _of(self, graph: Term) -> MergedSource | None:
         if graph == DEFAULT_GRAPH:
             return MergedSource(self._default, self._unnamed)
         streams = graph in self._unnamed or graph in self._streams
@@ -358,7 +345,7 @@ class OperatorGraph:
         """The parts of a triple pattern's graph."""
         source = self.sources.of(self.graph_of(quad))
         assert source is not None, "other graphs were resolved before"
-        return source
+        return source if self.clauses else replace(source, streams=())
 
     def part_of(self, quad: QuadPattern) -> PatternKind:
         """Classify a triple pattern by the triples that may match."""

@@ -241,5 +241,5 @@ def test_rows_that_go_make_room_for_others(random: Random) -> None:
         at += 100
         engine.advance(at)
         assert {(each.state, each.evaluation.held) for each in queries} <= {("running", 0)}
-        rooms.append([each.evaluation._work.left for each in queries])
+        rooms.append([each.evaluation._main.work.left for each in queries])
     assert rooms[0] == rooms[1] == rooms[2]
