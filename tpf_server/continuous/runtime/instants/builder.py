@@ -69,7 +69,8 @@ class PatternInput:
         self._stamped = None if stamped is None else list(stamped)
         self._push = push
         for window in self._windows:
-            window.listen(matcher.mask, partial(self._window_change, window))
+            others = tuple(each for each in self._windows if each is not window)
+            window.listen(matcher.mask, partial(self._window_change, window, others))
 
     def follow(self, position: int) -> None:
         assert self.rows is not None
@@ -95,16 +96,25 @@ class PatternInput:
         self._change(row, before, self._state(triple, static=count > 0))
 
     def _window_change(
-        self, window: WindowView, triple: EncodedTriple, old: int | None, new: int | None
+        self,
+        window: WindowView,
+        others: tuple[WindowView, ...],
+        triple: EncodedTriple,
+        old: int | None,
+        new: int | None,
     ) -> None:
         """A triple has another latest timestamp in a window."""
-        if self._stamped is None and (old is None) == (new is None):
-            return
         row = self._row_of(triple)
-        if row is not None:
-            static = row in self._static
+        if row is None:
+            return
+        static = row in self._static
+        if self._stamped is not None:
             before = self._state(triple, static=static, window=window, at=old)
             self._change(row, before, self._state(triple, static=static, window=window, at=new))
+            return
+        always = static or (others and any(each.latest(triple) is not None for each in others))
+        if (old is None) != (new is None) and not always:
+            self._push(row, 1 if old is None else -1)
 
     def _state(
         self,
