@@ -79,7 +79,7 @@ class TickQueries:
         self._fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
         self._emitting = False
         self._window_rows = shared.limits.window_rows
-        self._next_adaptation = self._next_limit = self._looked = 0
+        self._next_adaptation = self._looked = 0
         self.until_housekeeping = 1
 
     def start(self, registered: RegisteredQuery, policy: Semantics) -> None:
@@ -92,8 +92,6 @@ class TickQueries:
             self.plans.drop_idle()
             raise
         self.until_housekeeping = 1
-        if registered.plan is not None:
-            self._added(registered.plan)
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         finishing = self.plans.changing(change)
@@ -134,8 +132,7 @@ class TickQueries:
             if self.clocks.told != NEVER:
                 stream_of_name.tell(self.clocks.told, self.clocks.front)
             with self.shared.dictionary.permanently():
-                for plan in self.plans.stream_came(term):
-                    self._added(plan)
+                self.plans.stream_came(term)
         return stream_of_name
 
     def stream_gone(self, name: Term) -> None:
@@ -149,8 +146,7 @@ class TickQueries:
 
     def settle(self) -> None:
         """Give the operators the rows that plans have as columns."""
-        if self.plans.fusion.active is not None:
-            self.plans.fusion.settle()
+        self.plans.fusion.settle()
 
     def holders(self) -> Iterable[object]:
         """Return plans, windows, and what comes into them."""
@@ -308,8 +304,7 @@ class TickQueries:
     # -------------------------------------------------------------------------------- ticks
 
     def tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
-        if self.plans.fusion.active is not None:
-            self.settle()
+        self.settle()
         if self.ticking:
             # Before it enters, others may be told what was before it.
             self.shared.arriving.append(triples)
@@ -448,7 +443,7 @@ class TickQueries:
         """Check routes, limits and terms that nobody needs: often at first, then rarely."""
         plans = self.plans
         plans.merge()
-        triples = self._triples()
+        triples = sum(stream.triples for stream in self._streams.values())
         gone, self._looked = triples - self._looked, triples
         for plan in plans.plans:
             plan.work.renew(gone * plan.work.most // 100)
@@ -456,35 +451,18 @@ class TickQueries:
             self._next_adaptation = self.arrivals + min(self.arrivals, _ADAPTATION)
             for plan in plans.plans:
                 plan.adapt()
-        if triples >= self._next_limit:
-            self._limit(triples)
+        self._limit()
         self.shared.forgetting.sweep_where_due()
         self.until_housekeeping = min(_INTERVAL, self.arrivals + 1)
 
-    def _limit(self, triples: int) -> None:
-        """Stop those whose windows hold too much, and compute how soon others could."""
+    def _limit(self) -> None:
+        """Stop those whose windows hold too much."""
         allowed = self._window_rows
-        self._next_limit = triples + allowed
         for plan in tuple(self.plans.plans):
-            held, soonest = self._room(plan)
-            self._next_limit = min(self._next_limit, triples + soonest)
+            held = sum([window.held for window, _ in plan.leaves.subscriptions])
             if held > allowed:
                 error = f"the windows of the query hold {held} entries; {allowed} are allowed"
                 self._stop(plan, WindowLimitError(error))
-
-    def _room(self, plan: Plan) -> tuple[int, int]:
-        """Return how much the windows of a plan hold, and how many triples at least fill them."""
-        windows = [window for window, _ in plan.leaves.subscriptions]
-        held = sum(window.held for window in windows)
-        if any(window.multiplies for window in windows):
-            return held, 0
-        return held, max(0, self._window_rows - held) // max(1, len(windows))
-
-    def _added(self, plan: Plan) -> None:
-        self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
-
-    def _triples(self) -> int:
-        return sum(stream.triples for stream in self._streams.values())
 
     # ------------------------------------------------------------------------------ batches
 
@@ -515,7 +493,6 @@ class TickQueries:
             self._let_go_before(stream, int(times[0]))
             if self.plans.fusion.together is not fused:
                 return 0
-        self.plans.fusion.active = fused
 
         def passed(at: int, count: int) -> None:
             if count:
@@ -529,8 +506,6 @@ class TickQueries:
         self.until_housekeeping -= done
         if self.until_housekeeping <= 0:
             self._keep_house()
-        if not fused.active:
-            self.plans.fusion.active = None
         return done
 
     def _let_go_before(self, stream: ElementStream, at: int) -> None:

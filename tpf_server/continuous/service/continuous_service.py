@@ -82,19 +82,12 @@ class _Intake:
         self._advanced: int | None = None
         self.receipts = Receipts()
 
-    def takes_columns(self, stream: Term, batch: str | None) -> bool:
-        new = self.receipts.repeated(stream, batch) is None
-        return new and self._streams.takes_columns(stream)
-
-    def checked(self, stream: Term, pushed: Pushed, *, as_columns: bool = False) -> Pushed:
+    def checked(self, stream: Term, pushed: Pushed) -> list[Element | ElementError]:
+        elements: Iterable[Element | ElementError]
         if isinstance(pushed, RecordBody):
-            fine = as_columns and self._fine(stream, pushed)
-            return pushed if fine else self._each(stream, pushed.elements(), "record")
-        return self._each(stream, pushed, "line")
-
-    def _each(
-        self, stream: Term, elements: Iterable[Element | ElementError], unit: str
-    ) -> list[Element | ElementError]:
+            elements, unit = pushed.elements(), "record"
+        else:
+            elements, unit = pushed, "line"
         result = []
         for each in elements:
             checked = self._checked(each, stream, unit)
@@ -121,7 +114,8 @@ class _Intake:
     def _latest(self) -> int:
         return self._now() + self._policies.ahead if self._policies.time == "clock" else LATEST
 
-    def _fine(self, stream: Term, records: RecordBody) -> bool:
+    def fine(self, stream: Term, records: RecordBody) -> bool:
+        """Check records as columns; false: they must be checked as elements."""
         if records.columns is None:
             return False
         try:
@@ -133,7 +127,7 @@ class _Intake:
     def take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt | None:
         """Deliver checked elements, unless their batch came before.
 
-        Returns ``None``, having done nothing, where records must be checked as elements.
+        Returns ``None``, having done nothing, where records must come as elements.
         """
         repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
@@ -441,26 +435,32 @@ class ContinuousService:
             ElementError: batches are refused whole, and an element is malformed.
             UnknownStreamError: there is no such stream, and none is made.
         """
-        as_columns = False
+        name = self._engine.name(stream)
+        receipt = None
         if isinstance(pushed, RecordBody):
             with self._lock:
-                as_columns = self._intake.takes_columns(self._engine.name(stream), batch)
-        while True:
-            name = self._engine.name(stream)
-            checked = self._intake.checked(name, pushed, as_columns=as_columns)
-            self._static.update()
-            with self._lock:
-                if self._closed:
-                    raise EngineClosedError("the server stops")
-                if self._windows is not None and self._windows.pending:
-                    self._settle()
-                self._look_at_clock()
-                receipt = self._intake.take(self._made_where_new(stream), batch, checked)
-                if receipt is not None:
-                    self._settle()
-                    return receipt
+                new = self._intake.receipts.repeated(name, batch) is None
+                as_columns = new and self._streams.takes_columns(name)
+            if as_columns and self._intake.fine(name, pushed):
+                receipt = self._take(name, batch, pushed)
+        if receipt is None:
             # To make elements of many records takes long: nobody is to wait for it.
-            as_columns = False
+            receipt = self._take(name, batch, self._intake.checked(name, pushed))
+        assert receipt is not None
+        return receipt
+
+    def _take(self, stream: Term, batch: str | None, checked: Pushed) -> Receipt | None:
+        self._static.update()
+        with self._lock:
+            if self._closed:
+                raise EngineClosedError("the server stops")
+            if self._windows is not None and self._windows.pending:
+                self._settle()
+            self._look_at_clock()
+            receipt = self._intake.take(self._made_where_new(stream), batch, checked)
+            if receipt is not None:
+                self._settle()
+            return receipt
 
     def _made_where_new(self, stream: str) -> Term:
         before = len(self._engine.streams)

@@ -15,13 +15,10 @@ from tpf_server.continuous.runtime.instants.periodic_query import (
 )
 from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.records.record_bodies import RecordBody
-from tpf_server.continuous.runtime.records.records import RecordFeed
 
 TripleTexts = Sequence[Sequence[str]]
 Running: TypeAlias = RegisteredQuery | PeriodicQuery | ExecutedQuery
 """A query in whatever runs it."""
-_FEEDS: Final = 32
-"""So many feeds of records are remembered."""
 _COUNTED: Final = ("elements", "triples", "dropped", "late")
 
 
@@ -43,7 +40,6 @@ class SharedStreams:
         self._executors = executors
         self._newest: int | None = None
         self._counts: defaultdict[Term, Counter[str]] = defaultdict(Counter)
-        self._feeds: dict[tuple[Term, tuple[Term, ...]], RecordFeed] = {}
 
     def create(self, name: str, predicates: Collection[str] | None = None) -> bool:
         """Make a stream; true if it is new."""
@@ -67,7 +63,6 @@ class SharedStreams:
         term = self._engine.name(name)
         self._engine.delete_stream(term)
         self._counts.pop(term, None)
-        self._feeds = {key: feed for key, feed in self._feeds.items() if key[0] != term}
 
     def listed(self) -> list[dict[str, Any]]:
         result: list[dict[str, Any]] = [
@@ -107,8 +102,10 @@ class SharedStreams:
         if body.columns is None or not self.takes_columns(stream):
             return False
         dropped = self._engine.dropped
+        # An element by itself would not reach an engine that has no queries either.
+        feed = self._engine.record_feed(stream, body.predicates, asked=True)
         try:
-            newest = self._feed(stream, body.predicates).push_batch(*body.columns)
+            newest = feed.push_batch(*body.columns)
         except ElementError:
             return False
         count = self._counts[stream]
@@ -118,16 +115,6 @@ class SharedStreams:
         if newest is not None:
             self._newest = newest if self._newest is None else max(self._newest, newest)
         return True
-
-    def _feed(self, stream: Term, predicates: tuple[Term, ...]) -> RecordFeed:
-        feed = self._feeds.pop((stream, predicates), None)
-        if feed is None:
-            # An element by itself would not reach an engine that has no queries either.
-            feed = self._engine.record_feed(stream, predicates, asked=True)
-            if len(self._feeds) >= _FEEDS:
-                del self._feeds[next(iter(self._feeds))]
-        self._feeds[stream, predicates] = feed
-        return feed
 
     def made(self, maker: Running, triples: TripleTexts, at: int) -> None:
         """Deliver an element that a query made; its engine has it already.

@@ -368,7 +368,6 @@ class Fusion:
     def __init__(
         self, plans: Mapping[Plan, None], phase: Phase, kernel: Kernel | None, *, reorders: bool
     ) -> None:
-        self.active: FusedStream | None = None
         self._plans = plans
         self._phase = phase
         self._refusal = REORDERED if reorders else None
@@ -379,8 +378,12 @@ class Fusion:
         self._fused: dict[Plan, FusedPlan] = {}
         self._together: FusedStream | None = None
 
+    @property
+    def active(self) -> FusedStream | None:
+        return self._together if self._together is not None and self._together.active else None
+
     def added(self, plan: Plan) -> None:
-        self._together = None
+        self._change()
         # A query that emits at every arrival is asked at every one.
         refusal = self._refusal or (None if plan.delivery.silent else EVERY)
         shape = None if refusal else plan_shape(plan)
@@ -402,8 +405,12 @@ class Fusion:
         return batch_report("compiled", fused.operators)
 
     def removed(self, plan: Plan) -> None:
-        self._together = None
+        self._change()
         self._fused.pop(plan, None)
+
+    def _change(self) -> None:
+        self.settle()
+        self._together = None
 
     @property
     def together(self) -> FusedStream | None:
@@ -416,13 +423,13 @@ class Fusion:
 
     def holders(self) -> Iterable[object]:
         """Return objects beside the operators that hold terms."""
-        if self.active is not None and self.active.makes_terms:
+        active = self.active
+        if active is not None and active.makes_terms:
             # Nothing but the state holds them, and that cannot be looked through.
-            self.settle()
-        return [] if self.active is None else self.active.holders()
+            active.settle()
+        return [] if active is None or not active.active else active.holders()
 
     def settle(self) -> None:
         """Give the operators the rows of their windows."""
-        if self.active is not None:
-            active, self.active = self.active, None
-            active.settle()
+        if self._together is not None:
+            self._together.settle()

@@ -518,15 +518,13 @@ class PlanRegistry:
         self._end(few.plan)
         return many
 
-    def stream_came(self, name: Term) -> list[Plan]:
-        """Add a stream; return the plans that read every stream."""
-        plans = [plan for plan in self.plans if plan.leaves.unions]
-        for plan in plans:
+    def stream_came(self, name: Term) -> None:
+        """Add a stream to the plans that read every stream."""
+        for plan in [each for each in self.plans if each.leaves.unions]:
             self.ticking.remove(plan)
             plan.stream_came(name)
             self.ticking.add(plan)
             self._holders.grown(plan)
-        return plans
 
     def stream_gone(self, name: Term) -> None:
         for plan in self.plans:
