@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -674,8 +674,7 @@ class StaticUpdates:
         graphs: Mapping[Term, Sequence[StoreGraph]],
         live: Mapping[Term, LiveStore],
     ) -> None:
-        self._begin("exchange")
-        try:
+        with self._alone("exchange"):
             # Graphs change only here, one after the other: what is prepared stays right.
             with self._lock:
                 prepared = Preparation(self._static.copy(), self._static.with_stores(graphs))
@@ -686,44 +685,34 @@ class StaticUpdates:
                     self._static.exchange(graphs, prepared)
                     self._changing.follow(live)
                     self._settle()
-        finally:
-            self._end()
         self.update()
 
     def update(self) -> None:
         """Apply the pending deltas, unless stores are being exchanged."""
-        with self._turn:
-            self._turn.wait_for(lambda: self._doing != "update")
-            if self._doing:
-                return
-            self._doing = "update"
-        try:
+        with ExitStack() as turn:
+            with self._turn:
+                self._turn.wait_for(lambda: self._doing != "update")
+                if self._doing:
+                    return
+                turn.enter_context(self._alone())
             pending = self._changing.pending(self._clock.now())
             if pending:
                 with self._lock:
                     if not self._closed:
                         self._changing.apply(pending)
                         self._settle()
-        finally:
-            self._end()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        self._begin("update")
-        try:
-            yield
-        finally:
-            self._end()
-
-    def _begin(self, what: Literal["update", "exchange"]) -> None:
+    def _alone(self, what: Literal["update", "exchange"] = "update") -> Iterator[None]:
         with self._turn:
             self._turn.wait_for(lambda: not self._doing)
             self._doing = what
-
-    def _end(self) -> None:
-        with self._turn:
-            self._doing = ""
-            self._turn.notify_all()
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._doing = ""
+                self._turn.notify_all()
 
     def close(self) -> None:
         """Apply nothing more; called under the lock."""
