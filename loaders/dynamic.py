@@ -26,7 +26,7 @@ from loaders.outputs import line_of
 from loaders.places import InputPlace, content_of, input_place, names_below
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher
-from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading
 from tpf_server.store.static.ox_terms import read_quads
 
 # The history of what a feed says: each statement with the interval in which it holds.
@@ -210,43 +210,6 @@ def publish_history(facts: Iterable[Fact], publisher: Publisher, run: str) -> in
 
 _PUBLISHED: Final = 2_000
 """Facts of a batch."""
-
-
-def write_streams(
-    source: StreamSource,
-    directory: Path,
-    start: datetime | None = None,
-    until: datetime | None = None,
-    report: Report = SILENT,
-) -> int:
-    """Write each stream as ``NAME.tsv``; return the number of triples.
-
-    A line is ``ts_ms<TAB>s<TAB>p<TAB>o``: milliseconds since 1970 and N-Triples terms.
-    """
-    streams = source.streams()
-    report.stage(f"writing streams of {source.name}", len(streams))
-    make_directory(directory)
-    count = 0
-    for number, stream in enumerate(streams, start=1):
-        with file_aside(directory / f"{stream}.tsv") as file:
-            for line in stream_lines(source, stream, start, until):
-                file.write(line)
-                count += 1
-        report.done(number)
-    return count
-
-
-def stream_lines(
-    source: StreamSource,
-    stream: str,
-    start: datetime | None = None,
-    until: datetime | None = None,
-) -> Iterator[str]:
-    """Return a stream's lines by time; see `write_streams`."""
-    for reading in source.readings(stream, start, until):
-        millis = to_micros(reading.at) // 1000
-        for quad in reading.quads:
-            yield f"{millis}\t{quad.subject}\t{quad.predicate}\t{quad.object}\n"
 
 
 class FeedStream:

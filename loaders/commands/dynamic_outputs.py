@@ -21,7 +21,7 @@ from loaders.distributed.facts import (
     publish_history_spark,
     write_facts_spark,
     write_parts_spark,
-    write_streams_spark,
+    write_streams,
 )
 from loaders.distributed.shipping import input_places
 from loaders.dynamic import (
@@ -30,9 +30,7 @@ from loaders.dynamic import (
     naming_of,
     publish_history,
     write_facts,
-    write_streams,
 )
-from loaders.jobs import session_of
 from loaders.outputs import parts_folder, put_where_wanted
 from loaders.progress import Report
 from loaders.publisher import Publisher, is_stream
@@ -76,7 +74,6 @@ class DynamicOutputs:
             feed.name,
             size_of(input_places(feed)) if measured and work.engine is LoadEngine.AUTO else 0,
             lambda context, report: self._written(feeds, span, report, context),
-            lambda report: self._written(feeds, span, report, None),
             timed=False,
         )
 
@@ -91,12 +88,7 @@ class DynamicOutputs:
             feed = next(feeds)
             source: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
             with put_where_wanted(self.streams, folder=True) as folder:
-                if context is None:
-                    count = write_streams(source, folder, span.start, span.until, report)
-                else:
-                    count = write_streams_spark(
-                        source, folder, session_of(context), span.start, span.until, report
-                    )
+                count = write_streams(source, folder, context, (span.start, span.until), report)
             lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
         if self.history is not None:
             count = self._publish(self.history, next(feeds), span, report, context)
@@ -116,15 +108,13 @@ class DynamicOutputs:
                     file = f"{getattr(folder, 'url', folder)}/part-00000.nq"
                     return self._write_facts(file, feed, span, report, None)
                 assert isinstance(feed, MeasurableFeed)
-                session = session_of(context)
-                parts = write_parts_spark(feed, folder, method, naming, session, instants, report)
+                parts = write_parts_spark(feed, folder, method, naming, context, instants, report)
                 return sum(parts.values())
         with put_where_wanted(output) as path:
             if context is None:
                 return write_facts(feed, path, method, naming, *instants, report)
             assert isinstance(feed, MeasurableFeed)
-            session = session_of(context)
-            return write_facts_spark(feed, path, method, naming, session, instants, report)
+            return write_facts_spark(feed, path, method, naming, context, instants, report)
 
     def _publish(
         self, url: str, feed: Feed, span: InputSpan, report: Report, context: "SparkContext | None"
@@ -142,4 +132,4 @@ class DynamicOutputs:
                 run = f"history-{token_hex(12)}"
                 return publish_history(history(feed.batches(*instants)), publisher, run)
             assert isinstance(feed, MeasurableFeed)
-            return publish_history_spark(feed, publisher, session_of(context), instants, report)
+            return publish_history_spark(feed, publisher, context, instants, report)

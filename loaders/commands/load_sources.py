@@ -14,7 +14,7 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.load_feeds import Push, write_or_publish
 from loaders.commands.options import grouped
-from loaders.distributed.static_lines import LoadSummary, load_local, load_spark
+from loaders.distributed.static_lines import load_lines
 from loaders.errors import InputError, OutputError
 from loaders.outputs import check_output, output_path
 from loaders.places import path_in, without_secrets
@@ -23,7 +23,7 @@ from loaders.rdf.build import load_rdf_local, load_rdf_spark, load_source
 from loaders.rdf.entailment import Regime
 from loaders.rdf.parting import StoreOutput
 from loaders.rdf.pieces import input_files
-from loaders.rdf.summary import RdfLoad, RdfSummary
+from loaders.rdf.summary import RdfLoad
 from loaders.sources.base import Feed, StaticSource, size_of
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
@@ -58,22 +58,19 @@ def rdf(
             created, aside / "rejects.ndjson", strict, " ".join(map(without_secrets, inputs))
         )
 
-        def summary_lines(summary: RdfSummary) -> list[str]:
+        def load(context: "SparkContext | None", report: Report) -> list[str]:
+            if context is None:
+                summary = load_rdf_local(
+                    files, destination.path, given, report=report, entail=entail
+                )
+            else:
+                summary = load_rdf_spark(
+                    files, destination.path, context, given, report=report, parts=destination.parts
+                )
             destination.put(summary)
             return options.load_lines(summary, output, aside)
 
-        job.run(
-            "rdf",
-            size_of(files),
-            lambda context, report: summary_lines(
-                load_rdf_spark(
-                    files, destination.path, context, given, report=report, parts=destination.parts
-                )
-            ),
-            lambda report: summary_lines(
-                load_rdf_local(files, destination.path, given, report=report, entail=entail)
-            ),
-        )
+        job.run("rdf", size_of(files), load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,7 @@ def load_static(
             destination.put(summary)
             return options.load_lines(summary, output, output)
 
-        job.run(source.name, source.size(), load, lambda report: load(None, report))
+        job.run(source.name, source.size(), load)
 
 
 def _load_lines(make_source: Callable[[], StaticSource], output: str, job: options.LoadJob) -> None:
@@ -242,17 +239,11 @@ def _load_lines(make_source: Callable[[], StaticSource], output: str, job: optio
     path = output_path(output)
     check_output(path, job.replace)
     source = make_source()
-    job.run(
-        source.name,
-        source.size(),
-        lambda context, report: _written(
-            load_spark(source, path, context, job.replace, report), path
-        ),
-        lambda report: _written(load_local(source, path, job.replace, report), path),
-    )
 
+    def load(context: "SparkContext | None", report: Report) -> list[str]:
+        summary = load_lines(source, path, context, job.replace, report)
+        triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
+        nothing = [] if summary.triples else [options.NO_TRIPLES]
+        return [*nothing, f"{triples} in {files} in {path}"]
 
-def _written(summary: LoadSummary, output: Path) -> list[str]:
-    triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
-    nothing = [] if summary.triples else [options.NO_TRIPLES]
-    return [*nothing, f"{triples} in {files} in {output}"]
+    job.run(source.name, source.size(), load)

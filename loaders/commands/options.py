@@ -296,8 +296,7 @@ class LoadWork:
         self,
         name: str,
         size: int,
-        spark: Callable[["SparkContext", Report], list[str]],
-        local: Callable[[Report], list[str]],
+        load: Callable[["SparkContext | None", Report], list[str]],
         *,
         timed: bool = True,
     ) -> None:
@@ -315,14 +314,14 @@ class LoadWork:
                     with spark_context(
                         settings, os.environ, f"tpf-load {name}", harmless=(LoaderError,)
                     ) as context:
-                        lines = spark(context, report)
+                        lines = load(context, report)
                 except SparkMissingError as error:
                     if self.engine is LoadEngine.SPARK:
                         raise type(error)(f"{error}; or use --engine local") from None
                     typer.echo(f"tpf-load: without Spark: {error}", err=True)
             if lines is None:
                 engine = LoadEngine.LOCAL
-                lines = local(report)
+                lines = load(None, report)
         if not self.quiet:
             if timed or engine is LoadEngine.SPARK:
                 lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")

@@ -9,14 +9,15 @@ import pickle
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path, PurePath
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -27,23 +28,21 @@ from loaders.errors import InputError
 from loaders.jobs import rows_of
 from loaders.outputs import output_errors, written
 from loaders.places import InputPlace, RemotePlace
+from loaders.rdf.flow import Flow
 from loaders.sources.base import LatestReadings, MeasurableFeed, StreamSource
 from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame
 
-
-# How a feed is cut into parts that any worker tells, without what the other parts say.
 
 # Many small rows as one binary value: Java moves few large values, whatever is in them.
 
 
-def packed_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+def packed_rows(rows: Sequence[tuple[Any, ...]]) -> bytes:
     """Pack rows of integers and texts as an Arrow stream."""
-    columns = list(zip(*rows, strict=True))
-    batch = pa.record_batch([pa.array(column) for column in columns], list(names[: len(columns)]))
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    batch = pa.record_batch(columns, list(map(str, range(len(columns)))))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
         writer.write_batch(batch)
@@ -59,6 +58,8 @@ def unpacked_rows(content: bytes) -> Iterator[tuple[Any, ...]]:
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
+
+# How a feed is cut into parts that any worker tells, without what the other parts say.
 
 _OF_A_STREAM = 32
 """Bits of a place that number what a stream says at one instant."""
@@ -133,6 +134,8 @@ def _spans(
     until: datetime | None,
     count: int,
 ) -> list[FeedPart]:
+    if count == 1:
+        return [FeedPart(stream, start, until)]
     span = feed.span(start, until)
     if span is None:
         return []
@@ -145,16 +148,22 @@ def _spans(
 # Files that workers write as a whole, each under its own name: a repeated task changes nothing.
 
 
-class PieceWriter:
+class FilePiece(NamedTuple):
+    """How many items of a file were written, or a text of it for the driver to write."""
+
+    name: str
+    items: int
+    text: str = ""
+
+
+class FileWriter:
     """Writes files into a folder that workers reach; else hands their texts to the driver."""
 
-    schema: Final = "name string, items bigint, text string"
+    def __init__(self, context: "SparkContext | None", folder: Path | RemoteFolder) -> None:
+        self._folder = folder
+        self._reached = _shares_files(context) or isinstance(folder, RemoteFolder)
 
-    def __init__(self, context: "SparkContext", folder: Path | RemoteFolder) -> None:
-        reached = isinstance(folder, RemoteFolder) or str(context.master).startswith("local")
-        self._folder = folder if reached else None
-
-    def put(self, name: str, items: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    def put(self, name: str, items: Iterable[str]) -> Iterator[FilePiece]:
         """Write a file; yield what the driver needs of it. Runs in the workers."""
         count = 0
 
@@ -171,8 +180,8 @@ class PieceWriter:
                     some, size = [], 0
             yield "".join(some)
 
-        if self._folder is None:
-            yield from (_piece(name, 0, text) for text in texts())
+        if not self._reached:
+            yield from (FilePiece(name, 0, text) for text in texts())
         elif isinstance(self._folder, RemoteFolder):
             with output_errors():
                 self._folder.write(name, map(str.encode, texts()))
@@ -180,24 +189,24 @@ class PieceWriter:
             target = self._folder / name
             with written(target), replaced_file(target, durable=False) as file:
                 file.writelines(texts())
-        yield _piece(name, count, "")
+        yield FilePiece(name, count)
 
-    def take(self, pieces: "DataFrame", folder: Path | RemoteFolder) -> dict[str, int]:
-        """Have the files written, by the driver into `folder` if need be; count their items."""
-        # Where texts come, a partition at a time.
-        by_driver = self._folder is None
+    def take(self, pieces: Flow[FilePiece], description: str) -> dict[str, int]:
+        """Have the files written, by the driver if need be; count their items."""
         result: Counter[str] = Counter()
-        for row in pieces.toLocalIterator(True) if by_driver else pieces.collect():
-            if by_driver:
-                assert isinstance(folder, Path)
-                with (folder / row.name).open("a", encoding="utf-8", newline="\n") as file:
-                    file.write(row.text)
-            result[row.name] += row.items
+        # Where texts come, a partition at a time.
+        for piece in pieces.collect(description) if self._reached else pieces.each():
+            if piece.text:
+                assert isinstance(self._folder, Path)
+                file = self._folder / piece.name
+                with file.open("a", encoding="utf-8", newline="\n") as written_to:
+                    written_to.write(piece.text)
+            result[piece.name] += piece.items
         return dict(sorted(result.items()))
 
 
-def _piece(name: str, items: int, text: str) -> pa.RecordBatch:
-    return pa.record_batch({"name": [name], "items": [items], "text": [text]})
+def _shares_files(context: "SparkContext | None") -> bool:
+    return context is None or str(context.master).startswith("local")
 
 
 def join_files(files: Iterable[Path], target: Path) -> None:
@@ -217,42 +226,40 @@ _opened: dict[str, Any] = {}
 """The last object of this worker: its tasks come one by one, and mostly want the same."""
 
 
-class Shipped(Generic[Thing]):
-    """An object for every worker."""
-
-    def __init__(self, name: str, content: Any, paths: dict[str, str]) -> None:
-        self._name = name
-        self._content = content
-        self._paths = paths
-
-    @contextmanager
-    def opened(self) -> Iterator[Thing]:
-        """Give the object in a worker; errors name the user's paths."""
-        try:
-            if self._name not in _opened:
-                _opened.clear()
-                # Nobody but our driver broadcasts.
-                _opened[self._name] = pickle.loads(self._content.value)  # noqa: S301
-            yield _opened[self._name]
-        except InputError as error:
-            text = str(error)
-            for packed, path in self._paths.items():
-                text = text.replace(str(_located(self._name, packed)), path)
-            raise InputError(text) from None
+Opener: TypeAlias = Callable[[], AbstractContextManager[Thing]]
+"""Gives an object in any worker."""
 
 
-def shipped(context: "SparkContext", thing: Thing, directory: Path) -> Shipped[Thing]:
-    """Give an object to the workers."""
-    paths = [each for each in input_places(thing) if isinstance(each, Path)]
+def shipped(context: "SparkContext | None", thing: Thing, directory: Path) -> Opener[Thing]:
+    """Give an object to the workers; errors name the user's paths."""
+    if context is None:
+        return lambda: nullcontext(thing)
     name = f"input-{token_hex(8)}"
-    packed_paths: dict[str, str] = {}
-    if paths and not str(context.master).startswith("local"):
-        packed_paths = {_packed_path(number, path): str(path) for number, path in enumerate(paths)}
+    packed: dict[Path, str] = {}
+    if not _shares_files(context):
+        local = (each for each in input_places(thing) if isinstance(each, Path))
+        packed = {path: f"{number}/{path.name}" for number, path in enumerate(local)}
+    if packed:
         archive = directory / f"{name}.zip"
-        _pack(paths, archive)
+        _pack(packed, archive)
         context.addArchive(f"{archive}#{name}")
-    content = _pickled(thing, name, paths if packed_paths else [])
-    return Shipped(name, context.broadcast(content), packed_paths)
+    shown = {inside: str(path) for path, inside in packed.items()}
+    return partial(_opened_here, name, _pickled(thing, name, packed), shown)
+
+
+@contextmanager
+def _opened_here(name: str, content: bytes, paths: Mapping[str, str]) -> Iterator[Any]:
+    try:
+        if name not in _opened:
+            _opened.clear()
+            # Nobody but our driver sends it.
+            _opened[name] = pickle.loads(content)  # noqa: S301
+        yield _opened[name]
+    except InputError as error:
+        text = str(error)
+        for packed, path in paths.items():
+            text = text.replace(str(_located(name, packed)), path)
+        raise InputError(text) from None
 
 
 def input_places(thing: object) -> list[InputPlace]:
@@ -274,24 +281,19 @@ def input_places(thing: object) -> list[InputPlace]:
     return [*local, *remote.values()]
 
 
-def _pickled(thing: object, name: str, paths: list[Path]) -> bytes:
+def _pickled(thing: object, name: str, packed: Mapping[Path, str]) -> bytes:
     class Moving(pickle.Pickler):
         def reducer_override(self, each: Any) -> Any:
             if isinstance(each, PurePath):
                 absolute = Path(os.path.abspath(each))
-                for number, path in enumerate(paths):
+                for path, inside in packed.items():
                     if absolute.is_relative_to(path):
-                        inside = absolute.relative_to(path)
-                        return _located, (name, str(Path(_packed_path(number, path), inside)))
+                        return _located, (name, str(Path(inside, absolute.relative_to(path))))
             return NotImplemented
 
     content = io.BytesIO()
     Moving(content, pickle.HIGHEST_PROTOCOL).dump(thing)
     return content.getvalue()
-
-
-def _packed_path(number: int, path: Path) -> str:
-    return f"{number}/{path.name}"
 
 
 def _located(name: str, packed: str) -> Path:
@@ -300,12 +302,10 @@ def _located(name: str, packed: str) -> Path:
     return Path(SparkFiles.get(name), packed)
 
 
-def _pack(paths: Iterable[Path], archive: Path) -> None:
+def _pack(paths: Mapping[Path, str], archive: Path) -> None:
     # Inputs are mostly compressed, and the network of a cluster is fast.
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED, strict_timestamps=False) as packed:
-        for number, path in enumerate(paths):
-            packed_path = _packed_path(number, path)
-            files = sorted(path.rglob("*")) if path.is_dir() else [path]
-            for file in files:
+        for path, inside in paths.items():
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
                 if file.is_file():
-                    packed.write(file, str(Path(packed_path, file.relative_to(path))))
+                    packed.write(file, str(Path(inside, file.relative_to(path))))

@@ -7,12 +7,12 @@ import pytest
 
 from annotations.methods import METHODS
 from annotations.methods.method import Method
+from loaders.distributed.facts import write_streams
 from loaders.dynamic import (
     FeedStream,
     history,
     naming_of,
     write_facts,
-    write_streams,
 )
 from loaders.errors import OutputError
 from loaders.sources.irail import Irail

@@ -16,10 +16,9 @@ import pytest
 from annotations.methods import METHODS
 from loaders import places
 from loaders.distributed.facts import write_facts_spark
-from loaders.distributed.static_lines import load_local, load_spark
+from loaders.distributed.static_lines import load_lines
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
-from loaders.jobs import session_of
 from loaders.places import RemotePlace, input_place
 from loaders.progress import SILENT
 from loaders.sources.gtfs import Gtfs
@@ -187,8 +186,8 @@ def test_workers_fetch_static_data(
     spark: Any, disk: Path, remote: ObjectStore, tmp_path: Path
 ) -> None:
     root = put(disk, remote)
-    load_local(Gtfs(disk / "feed.zip"), tmp_path / "one")
-    load_spark(Gtfs(f"{root}/feed.zip"), tmp_path / "two", spark)
+    load_lines(Gtfs(disk / "feed.zip"), tmp_path / "one", None)
+    load_lines(Gtfs(f"{root}/feed.zip"), tmp_path / "two", spark)
     texts = [
         sorted("".join(f.read_text() for f in (tmp_path / n).iterdir()).splitlines())
         for n in ("one", "two")
@@ -197,9 +196,9 @@ def test_workers_fetch_static_data(
     # What is not to be had is told as in one process.
     day = Irail(f"{root}/day")
     s3_system(remote.environment).delete_file(f"{BUCKET}/in/day/data/{FIRST}.dat")
-    session, naming = session_of(spark), naming_of("http://h/x")
+    naming = naming_of("http://h/x")
     with pytest.raises(InputError, match=rf"^{root}/day/data/{FIRST}\.dat: does not exist$"):
-        write_facts_spark(day, tmp_path / "x", METHODS[0], naming, session, (None, None), SILENT)
+        write_facts_spark(day, tmp_path / "x", METHODS[0], naming, spark, (None, None), SILENT)
 
 
 def told(capsys: pytest.CaptureFixture[str], words: str, target: Path) -> str:

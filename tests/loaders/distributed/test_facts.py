@@ -1,19 +1,17 @@
 """Facts of a feed in parts equal those of one process, line for line."""
 
-import operator
 import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis.strategies as st
 import psutil
-import pyarrow as pa
 import pytest
 from hypothesis import given
 
@@ -25,15 +23,16 @@ from loaders.distributed.facts import (
     publish_history_spark,
     write_facts_spark,
     write_parts_spark,
-    write_streams_spark,
+    write_streams,
 )
-from loaders.distributed.shipping import PieceWriter, feed_parts
-from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
+from loaders.distributed.shipping import FileWriter, feed_parts
+from loaders.dynamic import FeedStream, history, naming_of, write_facts
 from loaders.errors import InputError, ReplayError
-from loaders.jobs import session_of
 from loaders.outputs import line_of
 from loaders.progress import SILENT
 from loaders.publisher import Publisher
+from loaders.rdf import flow
+from loaders.rdf.flow import Flow, Flows, Gathered
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.sources.citybench import LAST_HOLDS, CityBench, latest_batches
 from loaders.sources.gtfs import Gtfs
@@ -115,45 +114,29 @@ def sensors(draw: st.DrawFn) -> Sensors:
     return Sensors(said)
 
 
-class Here:
-    """An object for workers that are this process."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    @contextmanager
-    def opened(self) -> Iterator[Any]:
-        yield self.value
-
-
 def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -> list[str]:
-    """Run the tasks of a feed, with a sort as shuffle."""
-    parts = feed_parts(feed, None, None, count)
-    numbers = list(range(len(parts)))
-    random.Random(len(parts)).shuffle(numbers)
-    with pytest.MonkeyPatch.context() as patch:
+    """Run the tasks of a feed in any order, and have the driver write their texts."""
+    chance = random.Random(f"{shares} {count} {chunk}")
+
+    class Unordered(Flows):
+        def of(self, items: Sequence[Any]) -> Flow[Any]:
+            return super().of(chance.sample(items, len(items)))
+
+    def gathered(partition: int, values: list[Any]) -> Gathered:
+        return Gathered(partition, chance.sample(values, len(values)))
+
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
         patch.setattr(module, "_CHUNK", chunk)
-        teller = module._PartReader(Here(feed), parts, shares)  # type: ignore[arg-type]
-        said = rows(teller(iter([pa.record_batch({"id": numbers})])))
-        instants = module._instants(Frame(said), feed)  # type: ignore[arg-type]
-        labelled: list[tuple[Any, ...]] = []
-        shared = sorted((share, part, number, content) for part, number, share, content in said)
-        for share, group in groupby(shared, key=operator.itemgetter(0)):
-            if share != module._INSTANTS:
-                history_ = module._History(Here(instants), isinstance(feed, Sensors))
-                columns = ("part", "number", "share", "content")
-                moved = [(part, number, share, content) for _, part, number, content in group]
-                batches = iter([table(columns, moved)])
-                labelled += rows(module._labelled(history_, shares, METHODS[0], NAMING, batches))
-    random.Random(len(labelled)).shuffle(labelled)
-    texts: dict[str, str] = {}
-    for number in {number for number, _ in labelled}:
-        some = [row for row in labelled if row[0] == number]
-        writer = PieceWriter(Cluster(), Path())  # type: ignore[arg-type]
-        batches = iter([table(("range", "content"), some)])
-        for name, _, text in rows(module._merged(writer, batches)):
-            texts[name] = texts.get(name, "") + text
-    return "".join(texts[name] for name in sorted(texts)).splitlines()
+        patch.setattr(module, "_PER_CORE", shares)
+        patch.setattr(module, "Flows", Unordered)
+        patch.setattr(flow, "Gathered", gathered)
+        patch.setattr(
+            module, "feed_parts", lambda f, start, until, _: feed_parts(f, start, until, count)
+        )
+        patch.setattr(module, "FileWriter", cluster_writer)
+        target = Path(folder, "facts.nq")
+        write_facts_spark(feed, target, METHODS[0], NAMING, None, (None, None), SILENT)
+        return target.read_text().splitlines()
 
 
 class Cluster:
@@ -162,32 +145,8 @@ class Cluster:
     master = "spark://far.test:7077"
 
 
-class Frame:
-    """A stub of a data frame of instants."""
-
-    def __init__(self, said: list[tuple[Any, ...]]) -> None:
-        self._said = said
-
-    def where(self, _: str) -> "Frame":
-        return self
-
-    def select(self, _: str) -> "Frame":
-        return self
-
-    def collect(self) -> list[Any]:
-        class Row:
-            def __init__(self, content: bytes) -> None:
-                self.content = content
-
-        return [Row(content) for *_, share, content in self._said if share == module._INSTANTS]
-
-
-def rows(batches: Iterator[Any]) -> list[tuple[Any, ...]]:
-    return [row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
-
-
-def table(names: Sequence[str], found: list[tuple[Any, ...]]) -> Any:
-    return pa.record_batch([list(column) for column in zip(*found, strict=True)], list(names))
+def cluster_writer(_: Any, folder: Path) -> FileWriter:
+    return FileWriter(Cluster(), folder)  # type: ignore[arg-type]
 
 
 def lines(feed: MeasurableFeed) -> list[str]:
@@ -236,7 +195,6 @@ def sources(root: str) -> Iterator[MeasurableFeed]:
 def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
     spark: Any, tmp_path: Path, disk: Path, remote: ObjectStore
 ) -> None:
-    session = session_of(spark)
     method = method_named("singleton-property")
     long_day(disk / "long", 30)
     root = put(disk, remote)
@@ -246,7 +204,7 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
         assert count
         # What this process has fetched is no help to others.
         remote.requests.clear()
-        found = write_facts_spark(there, other, method, NAMING, session, (None, None), SILENT)
+        found = write_facts_spark(there, other, method, NAMING, spark, (None, None), SILENT)
         assert found == count
         assert other.read_bytes() == one.read_bytes()
         assert any(asked == "GET" for asked, _ in remote.requests)
@@ -255,11 +213,11 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
         stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
         told = write_streams(stream, tmp_path / "one" / feed.name)
         by_spark = tmp_path / "spark" / feed.name
-        assert write_streams_spark(stream, by_spark, session, None, None, SILENT) == told
+        assert write_streams(stream, by_spark, spark) == told
         assert texts(by_spark) == texts(tmp_path / "one" / feed.name)
     day = Irail(f"{root}/long")
     there_too = RemoteFolder(f"s3://{BUCKET}/out", remote.environment)
-    parts = write_parts_spark(day, there_too, method, NAMING, session, (None, None), SILENT)
+    parts = write_parts_spark(day, there_too, method, NAMING, spark, (None, None), SILENT)
     assert there_too.files() == list(parts)
     whole = (tmp_path / "irail.nq").read_bytes()
     assert b"".join(there_too.read(name) for name in parts) == whole
@@ -270,7 +228,7 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
     with pytest.raises(InputError) as local:
         list(day.batches(None, None))
     with pytest.raises(InputError) as distributed:
-        write_facts_spark(day, target, method, NAMING, session, (None, None), SILENT)
+        write_facts_spark(day, target, method, NAMING, spark, (None, None), SILENT)
     assert str(distributed.value) == str(local.value)
     assert target.read_bytes() == whole
 
@@ -284,10 +242,10 @@ def test_workers_publish_each_fact_once_and_its_versions_in_order(
         endpoint.facts.faults[:] = ["lost", 503]
         publisher = Publisher(endpoint.url, SystemClock(), "secret")
         span = (None, None)
-        count = publish_history_spark(feed, publisher, session_of(spark), span, SILENT)
+        count = publish_history_spark(feed, publisher, spark, span, SILENT)
         endpoint.facts.faults[:] = [403] * 100
         with pytest.raises(ReplayError, match="refused a batch: 403"):
-            publish_history_spark(feed, publisher, session_of(spark), span, SILENT)
+            publish_history_spark(feed, publisher, spark, span, SILENT)
         publisher.close()
     lines = [line for posted in endpoint.facts.accepted for line in posted.lines]
     position = {line: number for number, line in enumerate(lines)}
