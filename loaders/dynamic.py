@@ -26,7 +26,7 @@ from loaders.outputs import line_of
 from loaders.places import InputPlace, content_of, input_place, names_below
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher
-from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading
+from loaders.sources.base import Feed, FeedBatch, Recording
 from tpf_server.store.static.ox_terms import read_quads
 
 # The history of what a feed says: each statement with the interval in which it holds.
@@ -212,32 +212,6 @@ _PUBLISHED: Final = 2_000
 """Facts of a batch."""
 
 
-class FeedStream:
-    """A feed as one stream; a batch is a reading."""
-
-    def __init__(self, feed: Feed) -> None:
-        self.name = feed.name
-        self._feed = feed
-
-    def streams(self) -> tuple[str]:
-        return (self.name,)
-
-    def readings(
-        self, stream: str, start: datetime | None, until: datetime | None
-    ) -> Iterator[Reading]:
-        assert stream == self.name
-        for batch in self._feed.batches(start, until):
-            yield Reading(batch.at, batch.quads)
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        return self._feed.batches(start, until)
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return the span of the feed, which must be measurable."""
-        assert isinstance(self._feed, MeasurableFeed)
-        return self._feed.span(start, until)
-
-
 def make_directory(directory: Path) -> None:
     """Make a directory for files, unless it exists."""
     try:
@@ -265,7 +239,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _NAMING: Final = Naming("urn:fact:", "")
 
 
-class LabelledFacts:
+class LabelledFacts(Recording):
     """The facts of N-Quads files as a feed: each is told when it begins to hold.
 
     A path of a file, or of a folder of them; all are held in memory, as they are ordered by when
@@ -279,13 +253,6 @@ class LabelledFacts:
 
     def __init__(self, path: str) -> None:
         self._place = input_place(path)
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """See `MeasurableFeed`."""
-        batches = list(self.batches(start, until))
-        if not batches:
-            return None
-        return FeedSpan(batches[0].at, max(each.end for each in batches), len(batches))
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield a batch for facts with the same interval, microseconds apart where need be."""

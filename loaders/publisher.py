@@ -5,11 +5,12 @@ Repeated batch identifiers are ignored, so unanswered requests are repeated, ten
 
 import random
 import re
-from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from threading import Event
-from typing import ClassVar, Final
+from typing import Final
 
 import requests
 
@@ -34,11 +35,12 @@ _LONGEST_WISH: Final = timedelta(minutes=5)
 _STREAM: Final = re.compile(r"/streams/([^/]+|[A-Za-z][A-Za-z0-9+.-]*:.+)/?\Z")
 
 
-class Sender(ABC):
-    """Sends batches to one URL of a server."""
+class Publisher:
+    """Publishes labelled facts to a dataset, or elements to a stream.
 
-    _media_type: ClassVar[str]
-    _method = "POST"
+    A quad becomes an element at its label's start; its end is left to windows. With `withdraw`,
+    facts are taken back.
+    """
 
     def __init__(
         self,
@@ -47,18 +49,24 @@ class Sender(ABC):
         token: str | None = None,
         session: requests.Session | None = None,
         attempts: int = 10,
+        *,
+        media_type: str = "application/n-quads",
+        withdraw: bool = False,
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token
         self._clock = clock
         self._session = session or requests.Session()
         self._owns_session = session is None
-        self._headers = {"Content-Type": self._media_type}
+        self._is_stream = is_stream(url)
+        self._target = self.url if self._is_stream else f"{self.url}/facts"
+        self._method = "DELETE" if withdraw else "POST"
+        kind = "text/tab-separated-values" if self._is_stream else media_type
+        self._headers = {"Content-Type": kind}
         self._authorize = None if token is None else bearer(token)
         self._attempts = attempts
         self._jitter = random.Random(url)  # noqa: S311 - spreads retries, keeps no secret
 
-    @abstractmethod
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
@@ -69,11 +77,25 @@ class Sender(ABC):
             ServerUnreachableError: all attempts failed.
             SettingError: the URL is malformed.
         """
+        if not self._is_stream:
+            body = "".join(f"{line_of(quad)}\n" for quad in quads)
+            return self.publish_body(body.encode(), label, batch_id, cancelled)
+        if label.start is None:
+            raise SettingError("elements of a stream begin at an instant: label with intervals")
+        body = "".join(element_lines(label.start, quads))
+        return self._send(body.encode(), {"batch": batch_id}, cancelled)
 
-    @property
-    @abstractmethod
-    def _target(self) -> str:
-        """Return the URL of requests."""
+    def publish_body(
+        self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
+    ) -> int:
+        """Send a document with one label, or an annotated one without."""
+        parameters = {"batch": batch_id}
+        if isinstance(label, Expiration):
+            parameters["expiration"] = format_instant(label.end)
+        elif label is not None:
+            parameters["initial"] = format_instant(label.start)
+            parameters["final"] = format_instant(label.end)
+        return self._send(body, parameters, cancelled)
 
     def _send(self, body: bytes, parameters: dict[str, str], cancelled: Event | None) -> int:
         problem = ""
@@ -122,11 +144,9 @@ class Sender(ABC):
             )
         reason = response.text.strip().splitlines()[0][:300] if response.text.strip() else ""
         if response.headers.get("Content-Type", "").startswith("application/problem+json"):
-            try:
+            with suppress(ValueError, AttributeError, RecursionError):
                 problem = response.json()
                 reason = str(problem.get("detail") or problem.get("title") or reason)
-            except (ValueError, AttributeError, RecursionError):
-                pass
         hint = {
             401: " (give the token of the server: --token)",
             403: " (is this the token of the server?)",
@@ -147,72 +167,10 @@ class Sender(ABC):
         return min(max(delay, timedelta(0)), _LONGEST_WISH)
 
 
-class Publisher(Sender):
-    """Publish labelled facts to a dataset: ``POST {dataset}/facts``."""
-
-    _media_type = "application/n-quads"
-
-    @property
-    def _target(self) -> str:
-        return f"{self.url}/facts"
-
-    def publish(
-        self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
-    ) -> int:
-        """Send facts with one label; see `Sender.publish`."""
-        body = "".join(f"{line_of(quad)}\n" for quad in quads)
-        return self.publish_body(body.encode(), label, batch_id, cancelled)
-
-    def publish_body(
-        self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
-    ) -> int:
-        """Send N-Quads with one label, or annotated ones without."""
-        parameters = {"batch": batch_id}
-        if isinstance(label, Expiration):
-            parameters["expiration"] = format_instant(label.end)
-        elif label is not None:
-            parameters["initial"] = format_instant(label.start)
-            parameters["final"] = format_instant(label.end)
-        return self._send(body, parameters, cancelled)
-
-
-class FilePublisher(Publisher):
-    """Publish a document as it is, or withdraw its facts."""
-
-    def __init__(
-        self, url: str, clock: Clock, token: str | None, media_type: str, *, withdraw: bool
-    ) -> None:
-        super().__init__(url, clock, token)
-        self._headers["Content-Type"] = media_type
-        if withdraw:
-            self._method = "DELETE"
-
-
-class StreamPublisher(Sender):
-    """Publish to a stream: ``POST …/streams/{name}``.
-
-    A quad becomes an element at its label's start; its end is left to windows.
-    """
-
-    _media_type = "text/tab-separated-values"
-
-    @property
-    def _target(self) -> str:
-        return self.url
-
-    def publish(
-        self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
-    ) -> int:
-        if label.start is None:
-            raise SettingError("elements of a stream begin at an instant: label with intervals")
-        millis = to_micros(label.start) // 1000
-        lines = (f"{millis}\t{q.subject}\t{q.predicate}\t{q.object}\n" for q in quads)
-        return self._send("".join(lines).encode(), {"batch": batch_id}, cancelled)
-
-
-def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
-    """Return the sender to a dataset or stream."""
-    return (StreamPublisher if is_stream(url) else Publisher)(url, clock, token)
+def element_lines(at: datetime, quads: Iterable[Quad]) -> Iterator[str]:
+    """Yield lines ``ts_ms<TAB>s<TAB>p<TAB>o``: milliseconds since 1970 and N-Triples terms."""
+    millis = to_micros(at) // 1000
+    return (f"{millis}\t{q.subject}\t{q.predicate}\t{q.object}\n" for q in quads)
 
 
 def is_stream(url: str) -> bool:

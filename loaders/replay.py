@@ -28,7 +28,7 @@ from loaders.errors import (
     StateError,
 )
 from loaders.progress import SILENT, Report
-from loaders.publisher import Sender
+from loaders.publisher import Publisher
 from loaders.sources.base import Feed, FeedBatch
 
 # What a replay remembers on disk, so that it goes on after a stop: the last acknowledged batch.
@@ -159,7 +159,7 @@ class TimeShift:
 
 def replay(
     feed: Feed,
-    publisher: Sender,
+    publisher: Publisher,
     clock: Clock,
     settings: ReplaySettings,
     cancelled: Event | None = None,
@@ -244,7 +244,7 @@ def _await(
 def _publish(
     batch: FeedBatch,
     identifier: str,
-    publisher: Sender,
+    publisher: Publisher,
     timeline: TimeShift,
     clock: Clock,
     settings: ReplaySettings,
@@ -274,7 +274,7 @@ def batch_id(feed: str, run: str, at: datetime) -> str:
 
 
 def _resume(
-    feed: Feed, publisher: Sender, clock: Clock, settings: ReplaySettings
+    feed: Feed, publisher: Publisher, clock: Clock, settings: ReplaySettings
 ) -> tuple[ReplayState, datetime | None]:
     identity = f"{feed.name} to {publisher.url}, {settings.labelling}"
     if settings.original_instants:

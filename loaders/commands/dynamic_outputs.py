@@ -25,7 +25,6 @@ from loaders.distributed.facts import (
 )
 from loaders.distributed.shipping import input_places
 from loaders.dynamic import (
-    FeedStream,
     history,
     naming_of,
     publish_history,
@@ -34,7 +33,7 @@ from loaders.dynamic import (
 from loaders.outputs import parts_folder, put_where_wanted
 from loaders.progress import Report
 from loaders.publisher import Publisher, is_stream
-from loaders.sources.base import Feed, MeasurableFeed, StreamSource, size_of
+from loaders.sources.base import Feed, Recording, size_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -64,7 +63,7 @@ class DynamicOutputs:
         if not self.requested:
             return
         feed = make_source()
-        measured = isinstance(feed, MeasurableFeed)
+        measured = isinstance(feed, Recording)
         if not measured:
             if work.engine is LoadEngine.SPARK:
                 raise typer.BadParameter("Spark writes recordings, not live feeds")
@@ -86,9 +85,8 @@ class DynamicOutputs:
             lines.append(f"{counted(count, 'fact')}, annotated by {self.method}, in {self.facts}")
         if self.streams is not None:
             feed = next(feeds)
-            source: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
             with put_where_wanted(self.streams, folder=True) as folder:
-                count = write_streams(source, folder, context, (span.start, span.until), report)
+                count = write_streams(feed, folder, context, (span.start, span.until), report)
             lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
         if self.history is not None:
             count = self._publish(self.history, next(feeds), span, report, context)
@@ -107,13 +105,13 @@ class DynamicOutputs:
                 if context is None:
                     file = f"{getattr(folder, 'url', folder)}/part-00000.nq"
                     return self._write_facts(file, feed, span, report, None)
-                assert isinstance(feed, MeasurableFeed)
+                assert isinstance(feed, Recording)
                 parts = write_parts_spark(feed, folder, method, naming, context, instants, report)
                 return sum(parts.values())
         with put_where_wanted(output) as path:
             if context is None:
                 return write_facts(feed, path, method, naming, *instants, report)
-            assert isinstance(feed, MeasurableFeed)
+            assert isinstance(feed, Recording)
             return write_facts_spark(feed, path, method, naming, context, instants, report)
 
     def _publish(
@@ -131,5 +129,5 @@ class DynamicOutputs:
                 report.stage(f"publishing {feed.name}")
                 run = f"history-{token_hex(12)}"
                 return publish_history(history(feed.batches(*instants)), publisher, run)
-            assert isinstance(feed, MeasurableFeed)
+            assert isinstance(feed, Recording)
             return publish_history_spark(feed, publisher, context, instants, report)

@@ -28,7 +28,7 @@ from loaders.errors import (
     SettingError,
 )
 from loaders.outputs import line_of, put_where_wanted
-from loaders.publisher import FilePublisher, is_stream
+from loaders.publisher import Publisher, is_stream
 from loaders.replay import REFUSALS_OF_CONTENT
 from loaders.sources.ldes import AT_ONCE, LdesFollower, LdesState, MemberChanges
 
@@ -149,13 +149,8 @@ def ldes(given: Following) -> None:
                 typer.echo(f"{counted(count, 'fact')} in {given.facts}", err=True)
             return
         assert given.push is not None
-        sender = FilePublisher(
-            given.push,
-            clock,
-            given_token(given.token, given.token_file),
-            "application/rdf-patch",
-            withdraw=False,
-        )
+        token = given_token(given.token, given.token_file)
+        sender = Publisher(given.push, clock, token, media_type="application/rdf-patch")
         stack.callback(sender.close)
         run = memory.setting("run", secrets.token_hex(8))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,7 +24,7 @@ from loaders.rdf.entailment import Regime
 from loaders.rdf.parting import StoreOutput
 from loaders.rdf.pieces import input_files
 from loaders.rdf.summary import RdfLoad
-from loaders.sources.base import Feed, StaticSource, size_of
+from loaders.sources.base import StaticSource, size_of
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
@@ -190,12 +190,8 @@ def csv(
     load_static(lambda: Tabular(mapping, files or (), base), output, form, job)
 
 
-class _Source(StaticSource, Feed, Protocol):
-    """A source with a dynamic side."""
-
-
 def _load(
-    make_source: Callable[[], _Source],
+    make_source: Callable[[], Irail | Flights | CityBench | Taxi],
     static: Outputs,
     span: options.InputSpan,
     dynamic: DynamicOutputs,

@@ -19,7 +19,7 @@ from annotations.labels import Expiration, Interval, Label, Labelling
 from loaders.commands.options import MEDIA_TYPES, grouped, is_web_url
 from loaders.errors import InputError, SettingError
 from loaders.places import content_of, input_place
-from loaders.publisher import FilePublisher, Sender, is_stream, sender_to
+from loaders.publisher import Publisher, is_stream
 
 
 class LabelOption(enum.StrEnum):
@@ -52,9 +52,9 @@ def given_token(token: str | None, file: Path | None) -> str | None:
 
 def publishing(
     url: str, clock: Clock, token: str | None, token_file: Path | None
-) -> closing[Sender]:
+) -> closing[Publisher]:
     """Open a sender to a dataset or a stream."""
-    return closing(sender_to(dataset_url(url), clock, given_token(token, token_file)))
+    return closing(Publisher(dataset_url(url), clock, given_token(token, token_file)))
 
 
 def dataset_url(url: str) -> str:
@@ -131,7 +131,7 @@ def publish(given: PublishOptions) -> None:
     body = content_of(file)
     token = given_token(given.token, given.token_file)
     with closing(
-        FilePublisher(dataset, SystemClock(), token, media_type, withdraw=given.withdraw)
+        Publisher(dataset, SystemClock(), token, media_type=media_type, withdraw=given.withdraw)
     ) as publisher:
         publisher.publish_body(body, label, given.batch or secrets.token_hex(16))
     if not given.quiet:

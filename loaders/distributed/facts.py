@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from secrets import token_hex
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from annotations.clock import SystemClock
-from annotations.instants import to_micros
 from annotations.labels import Fact, key_of
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
@@ -47,9 +46,9 @@ from loaders.dynamic import (
 )
 from loaders.outputs import line_of, written
 from loaders.progress import SILENT, Report
-from loaders.publisher import Publisher
+from loaders.publisher import Publisher, element_lines
 from loaders.rdf.flow import Flow, Flows, Gathered, Message
-from loaders.sources.base import LatestReadings, MeasurableFeed, Reading, StreamSource
+from loaders.sources.base import Feed, LatestReadings, Recording
 from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def write_streams(
-    source: StreamSource,
+    source: Feed,
     directory: Path,
     context: "SparkContext | None" = None,
     span: _Span = (None, None),
@@ -96,24 +95,18 @@ def write_streams(
 
 
 def _write_stream(
-    opened: Opener[StreamSource], writer: FileWriter, numbered: tuple[int, FeedPart]
+    opened: Opener[Feed], writer: FileWriter, numbered: tuple[int, FeedPart]
 ) -> Iterator[FilePiece]:
     number, part = numbered
     assert part.stream is not None
     with opened() as source:
-        lines = _stream_lines(source.readings(source.streams()[part.stream], *part[1:]))
+        readings = source.readings(source.streams()[part.stream], part.start, part.until)
+        lines = chain.from_iterable(element_lines(*reading) for reading in readings)
         yield from writer.put(f"{part.stream:06}-{number:06}", lines)
 
 
-def _stream_lines(readings: Iterable[Reading]) -> Iterator[str]:
-    for reading in readings:
-        millis = to_micros(reading.at) // 1000
-        for quad in reading.quads:
-            yield f"{millis}\t{quad.subject}\t{quad.predicate}\t{quad.object}\n"
-
-
 def write_facts_spark(
-    feed: MeasurableFeed,
+    feed: Recording,
     target: Path,
     method: Method,
     naming: Naming,
@@ -131,7 +124,7 @@ def write_facts_spark(
 
 
 def write_parts_spark(
-    feed: MeasurableFeed,
+    feed: Recording,
     folder: Path | RemoteFolder,
     method: Method,
     naming: Naming,
@@ -152,7 +145,7 @@ def write_parts_spark(
 
 
 def publish_history_spark(
-    feed: MeasurableFeed,
+    feed: Recording,
     publisher: Publisher,
     context: "SparkContext | None",
     span: _Span,
@@ -201,7 +194,7 @@ class _History(NamedTuple):
 
 
 def _by_share(
-    feed: MeasurableFeed,
+    feed: Recording,
     context: "SparkContext | None",
     span: _Span,
     report: Report,
@@ -224,7 +217,7 @@ def _by_share(
         return work(by_share, shares, _History(_all_instants(instants, feed), latest))
 
 
-def _all_instants(told: list[_Instants], feed: MeasurableFeed) -> list[tuple[int, int]]:
+def _all_instants(told: list[_Instants], feed: Recording) -> list[tuple[int, int]]:
     batches = {batch for each in told for batch in each.batches}
     if not isinstance(feed, LatestReadings):
         return sorted(batches)
@@ -237,7 +230,7 @@ def _all_instants(told: list[_Instants], feed: MeasurableFeed) -> list[tuple[int
 
 
 def _read_part(
-    opened: Opener[MeasurableFeed], shares: int, numbered: tuple[int, FeedPart]
+    opened: Opener[Recording], shares: int, numbered: tuple[int, FeedPart]
 ) -> Iterator[_Instants | _Said]:
     number, part = numbered
     instants: list[tuple[int, int]] = []

@@ -29,7 +29,7 @@ from loaders.jobs import rows_of
 from loaders.outputs import output_errors, written
 from loaders.places import InputPlace, RemotePlace
 from loaders.rdf.flow import Flow
-from loaders.sources.base import LatestReadings, MeasurableFeed, StreamSource
+from loaders.sources.base import Feed, LatestReadings, Recording
 from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TimedStatements(NamedTuple):
 
 
 def feed_parts(
-    feed: MeasurableFeed, start: datetime | None, until: datetime | None, count: int
+    feed: Recording, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
     """Cut a feed into about `count` spans, or streams.
 
@@ -98,16 +98,16 @@ def feed_parts(
 
 
 def stream_parts(
-    source: StreamSource, start: datetime | None, until: datetime | None, count: int
+    source: Feed, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
     """Cut streams into about `count` parts, by stream, then time."""
     streams = source.streams()
-    if len(streams) == 1 and isinstance(source, MeasurableFeed):
+    if len(streams) == 1 and isinstance(source, Recording):
         return _spans(source, 0, start, until, count)
     return [FeedPart(number, start, until) for number, _ in enumerate(streams)]
 
 
-def timed_statements(feed: MeasurableFeed, part: FeedPart) -> Iterator[TimedStatements]:
+def timed_statements(feed: Recording, part: FeedPart) -> Iterator[TimedStatements]:
     """Return the statements of a part by time."""
     if part.stream is None:
         for batch in feed.batches(part.start, part.until):
@@ -128,7 +128,7 @@ def stream_of(position: int) -> int:
 
 
 def _spans(
-    feed: MeasurableFeed,
+    feed: Recording,
     stream: int | None,
     start: datetime | None,
     until: datetime | None,

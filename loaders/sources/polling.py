@@ -14,7 +14,7 @@ from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, fetched, fetched_pages
 from loaders.places import InputPlace, input_place, path_parts, size_at
-from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, Recording
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
 
@@ -36,7 +36,7 @@ class MessageFormat(Protocol):
         """Return when a message was made."""
 
 
-class RecordedPolls(Generic[ItemT]):
+class RecordedPolls(Recording, Generic[ItemT]):
     """Items by poll, each until the next, the last for `last`."""
 
     def __init__(self, items: Mapping[datetime, ItemT], last: timedelta) -> None:
@@ -119,7 +119,7 @@ class LiveFeed(NamedTuple):
     most: int | None = None
 
 
-class Poller:
+class Poller(Feed):
     """A polled feed, to be played with the original instants.
 
     A failed poll gives no batch: earlier facts end as planned. The period may be told by answers.

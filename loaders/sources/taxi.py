@@ -23,7 +23,7 @@ from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import FeedBatch, FeedSpan, Reading, size_of
+from loaders.sources.base import FeedBatch, Reading, Recording, size_of
 from loaders.sources.reading import instant_in, rows
 
 TAXI = "http://example.org/taxi#"
@@ -42,7 +42,7 @@ _NUMBERS = tuple(
 )  # fmt: skip
 
 
-class Taxi:
+class Taxi(Recording):
     """Taxi trips."""
 
     name = "taxi"
@@ -108,13 +108,6 @@ class Taxi:
         if before is not None:
             end = shifted(before[0], self.holds)
             yield FeedBatch(before[0], end, before[1], end)
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return first, last and number of distinct ends."""
-        instants = [at for at, _ in groupby(r.at for r in self.readings(_STREAM, start, until))]
-        if not instants:
-            return None
-        return FeedSpan(instants[0], shifted(instants[-1], self.holds), len(instants))
 
     # Reading.
 

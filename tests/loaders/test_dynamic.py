@@ -9,7 +9,6 @@ from annotations.methods import METHODS
 from annotations.methods.method import Method
 from loaders.distributed.facts import write_streams
 from loaders.dynamic import (
-    FeedStream,
     history,
     naming_of,
     write_facts,
@@ -85,4 +84,4 @@ def test_a_failed_file_leaves_the_old_one(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["day", "facts.nq"]
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
-        write_streams(FeedStream(bad), tmp_path / "file" / "streams")
+        write_streams(bad, tmp_path / "file" / "streams")

@@ -23,7 +23,7 @@ from loaders.errors import (
 )
 from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, ReplaySummary, replay, replay_line
-from loaders.sources.base import FeedBatch
+from loaders.sources.base import Feed, FeedBatch
 from loaders.sources.irail import Irail
 from tests.loaders.facts_server import FactsServer
 from tests.loaders.recordings import irail_recording
@@ -40,7 +40,7 @@ def quad(number: int) -> Quad:
     return Quad(Term("<http://e/s>"), Term("<http://e/p>"), Term(f'"{number}"'))
 
 
-class Recording:
+class Recording(Feed):
     """A feed with a poll every minute, some of them `silent`."""
 
     name = "recording"

@@ -13,7 +13,7 @@ from flask import Flask
 from annotations.clock import ManualClock
 from annotations.instants import to_micros
 from loaders.errors import SettingError
-from loaders.publisher import Publisher, StreamPublisher, sender_to
+from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.flights import Flights
 from tests.loaders.recordings import write_flights
@@ -79,7 +79,7 @@ def test_every_poll_arrives_once_at_its_instant(tmp_path: Path, site: Site) -> N
         for quad in batch.quads
         if quad.predicate == "<http://example.org/train#delay>"
     ]
-    stream = StreamPublisher(f"{ROOT}/streams/flights", clock, "secret", session)
+    stream = Publisher(f"{ROOT}/streams/flights", clock, "secret", session)
     settings = ReplaySettings(speed=10, labelling="interval", lead=timedelta(0))
     summary = replay(feed, stream, clock, settings)
     assert summary.retries == 2
@@ -102,19 +102,8 @@ def test_every_poll_arrives_once_at_its_instant(tmp_path: Path, site: Site) -> N
     ))  # fmt: skip
 
 
-def test_the_url_tells_a_stream_from_a_dataset() -> None:
-    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    stream = sender_to("http://h/streams/a", clock)
-    dataset = sender_to("http://h/trains", clock)
-    try:
-        assert (type(stream), type(dataset)) == (StreamPublisher, Publisher)
-    finally:
-        stream.close()
-        dataset.close()
-
-
 def test_elements_of_a_stream_need_a_beginning(tmp_path: Path, site: Site) -> None:
     feed = Flights(write_flights(tmp_path / "flights", ROWS))
-    stream = StreamPublisher(f"{ROOT}/streams/flights", site.clock, "secret", site.session)
+    stream = Publisher(f"{ROOT}/streams/flights", site.clock, "secret", site.session)
     with pytest.raises(SettingError, match="label with intervals"):
         replay(feed, stream, site.clock, ReplaySettings())

@@ -26,15 +26,15 @@ from loaders.distributed.facts import (
     write_streams,
 )
 from loaders.distributed.shipping import FileWriter, feed_parts
-from loaders.dynamic import FeedStream, history, naming_of, write_facts
+from loaders.dynamic import history, naming_of, write_facts
 from loaders.errors import InputError, ReplayError
 from loaders.outputs import line_of
 from loaders.progress import SILENT
 from loaders.publisher import Publisher
 from loaders.rdf import flow
 from loaders.rdf.flow import Flow, Flows, Gathered
-from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
-from loaders.sources.citybench import LAST_HOLDS, CityBench, latest_batches
+from loaders.sources.base import FeedBatch, FeedSpan, LatestReadings, Reading, Recording
+from loaders.sources.citybench import CityBench
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
@@ -53,7 +53,7 @@ NAMING = naming_of("http://h/x")
 FIRST = 1417772214687
 
 
-class Spoken:
+class Spoken(Recording):
     """A feed out of a list of batches."""
 
     name = "spoken"
@@ -68,16 +68,12 @@ class Spoken:
             if (start is None or start <= batch.at) and (until is None or batch.at < until)
         ]
 
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        said = self.batches(start, until)
-        return FeedSpan(said[0].at, said[-1].until, len(said)) if said else None
 
-
-class Sensors:
+class Sensors(LatestReadings):
     """Streams whose latest readings are a feed."""
 
     name = "sensors"
-    last_holds = LAST_HOLDS
+    last_holds = MINUTE
 
     def __init__(self, said: list[list[Reading]]) -> None:
         self._said = said
@@ -91,9 +87,6 @@ class Sensors:
         for reading in self._said[int(stream)]:
             if (start is None or start <= reading.at) and (until is None or reading.at < until):
                 yield reading
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        return latest_batches(self, start, until)
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         raise AssertionError("of streams nobody asks")
@@ -114,7 +107,7 @@ def sensors(draw: st.DrawFn) -> Sensors:
     return Sensors(said)
 
 
-def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -> list[str]:
+def in_this_process(feed: Recording, shares: int, count: int, chunk: int) -> list[str]:
     """Run the tasks of a feed in any order, and have the driver write their texts."""
     chance = random.Random(f"{shares} {count} {chunk}")
 
@@ -149,7 +142,7 @@ def cluster_writer(_: Any, folder: Path) -> FileWriter:
     return FileWriter(Cluster(), folder)  # type: ignore[arg-type]
 
 
-def lines(feed: MeasurableFeed) -> list[str]:
+def lines(feed: Recording) -> list[str]:
     """Return the lines of one process."""
     return [
         line_of(quad)
@@ -185,7 +178,7 @@ def long_day(path: Path, polls: int, departures: int = 3) -> Path:
     )
 
 
-def sources(root: str) -> Iterator[MeasurableFeed]:
+def sources(root: str) -> Iterator[Recording]:
     yield Irail(f"{root}/long")
     yield CityBench(f"{root}/city")
     yield RecordedMessages(f"{root}/rt", Realtime(Gtfs(f"{root}/feed.zip")))
@@ -210,10 +203,9 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
         assert any(asked == "GET" for asked, _ in remote.requests)
         if feed.name == "gtfs-rt":
             continue
-        stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
-        told = write_streams(stream, tmp_path / "one" / feed.name)
+        told = write_streams(feed, tmp_path / "one" / feed.name)
         by_spark = tmp_path / "spark" / feed.name
-        assert write_streams(stream, by_spark, spark) == told
+        assert write_streams(feed, by_spark, spark) == told
         assert texts(by_spark) == texts(tmp_path / "one" / feed.name)
     day = Irail(f"{root}/long")
     there_too = RemoteFolder(f"s3://{BUCKET}/out", remote.environment)
