@@ -11,7 +11,7 @@ import io
 import itertools
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
 from loaders.sources.base import FeedBatch, FeedSpan, Recording, size_of
-from loaders.sources.reading import MAX_LINE, archive, lines_of, member, row_of
+from loaders.sources.reading import archive, lines_of, member, row_of
 
 # A departure from New York, and what a board says of it as time goes on.
 #
@@ -160,7 +160,6 @@ class Flights(Recording):
         self.start = start and max(start, _EARLIEST)
         self.until = until and max(until, _EARLIEST)
         self.period = period
-        self._few: tuple[Flight, ...] = ()
         for name in ("airlines.csv", "airports.csv"):
             if not (self.directory / name).is_file():
                 raise InputError("no such file", str(self.directory / name))
@@ -221,34 +220,31 @@ class Flights(Recording):
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """First instant, end, and number of the instants."""
-        first: datetime | None = None
-        last: datetime | None = None
-        for flight in self._selected():
-            comes, leaves = flight.on_board()
-            first = comes if first is None else min(first, comes)
-            last = leaves if last is None else max(last, leaves)
-        if first is None or last is None:
-            return None
-        return self._span(first, last, start, until)
+        return self._span(self._on_board(), start, until)
+
+    def _on_board(self) -> list[tuple[datetime, datetime, Flight]]:
+        return [(*flight.on_board(), flight) for flight in self._flights()]
 
     def _span(
-        self, first: datetime, last: datetime, start: datetime | None, until: datetime | None
+        self,
+        windows: Sequence[tuple[datetime, datetime, Flight]],
+        start: datetime | None,
+        until: datetime | None,
     ) -> FeedSpan | None:
+        if not windows:
+            return None
+        first, last = min(comes for comes, *_ in windows), max(leaves for _, leaves, _ in windows)
         begin = _align(max(first, start or first), self.period)
-        end = min(last, until or last)
-        count = -((begin - end) // self.period)
+        count = -((begin - min(last, until or last)) // self.period)
         return FeedSpan(begin, begin + count * self.period, count) if count > 0 else None
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield one batch per whole period since 1970."""
-        windows = [(*flight.on_board(), flight) for flight in self._selected()]
-        if not windows:
-            return
-        windows.sort(key=lambda window: (window[0], window[2].subject))
-        span = self._span(windows[0][0], max(window[1] for window in windows), start, until)
+        windows = self._on_board()
+        span = self._span(windows, start, until)
         if span is None:
             return
-        coming = iter(windows)
+        coming = iter(sorted(windows, key=lambda window: (window[0], window[2].subject)))
         nearest = next(coming, None)
         # On the board: by the instant at which each leaves; the number only breaks ties.
         shown: list[tuple[datetime, int, Flight]] = []
@@ -265,13 +261,6 @@ class Flights(Recording):
             yield FeedBatch(at, at + self.period, quads)
 
     # Reading.
-
-    def _selected(self) -> Iterable[Flight]:
-        """Return the flights of few days, read once, or read those of many."""
-        if not self._beginnings():
-            return self._flights()
-        self._few = self._few or tuple(self._flights())
-        return self._few
 
     def _flights(self, share: int = 0, shares: int = 1) -> Iterator[Flight]:
         columns = (
@@ -294,12 +283,12 @@ class Flights(Recording):
                 yield flight
 
     def _beginnings(self) -> tuple[str, ...]:
-        """Return the line prefixes of few selected days; of many, none."""
+        """Return how the lines of few selected days begin; of many, any beginning."""
         if self.start is None or self.until is None:
-            return ()
+            return ("",)
         first, last = (t.astimezone(NEW_YORK).date() for t in (self.start, self.until))
         if last - first > timedelta(days=_FEW_DAYS):
-            return ()
+            return ("",)
         days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
         forms = ("{0.year},{0.month},{0.day},", "{0.year},{0.month:02},{0.day:02},")
         return ('"', *(form.format(day) for day in days for form in forms))
@@ -310,7 +299,7 @@ class Flights(Recording):
         columns: tuple[str, ...],
         share: int = 0,
         shares: int = 1,
-        beginnings: tuple[str, ...] = (),
+        beginnings: tuple[str, ...] = ("",),
     ) -> Iterator[tuple[int, dict[str, str]]]:
         with self._open(name) as text:
             numbered = lines_of(text, str(self.directory / name))
@@ -320,9 +309,11 @@ class Flights(Recording):
                     f"no column {', '.join(sorted(missing))}", str(self.directory / name), 1
                 )
             picked = operator.itemgetter(*map(header.index, columns))
-            if beginnings and header[:3] == ["year", "month", "day"]:
-                numbered = _beginning(text, str(self.directory / name), beginnings)
+            if header[:3] != ["year", "month", "day"]:
+                beginnings = ("",)
             for line, content in itertools.islice(numbered, share, None, shares):
+                if not content.startswith(beginnings):
+                    continue
                 with row_of(str(self.directory / name), line):
                     row = next(csv.reader((content,)), [])
                 if len(row) != len(header):
@@ -351,28 +342,6 @@ class Flights(Recording):
 _ZIPPED = "flights.csv.zip"
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _FEW_DAYS = 31
-_BLOCK = 1 << 16
-
-
-def _beginning(
-    text: io.TextIOBase, source: str, beginnings: tuple[str, ...]
-) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines after the header with one of these beginnings.
-
-    Blocks of characters without any are not split into lines.
-    """
-    number = 2
-    while True:
-        with row_of(source, number):
-            block = text.read(_BLOCK)
-            block += text.readline(MAX_LINE)
-        if not block:
-            return
-        if any(f"\n{beginning}" in f"\n{block}" for beginning in beginnings):
-            for line, content in lines_of(io.StringIO(block, newline=""), source):
-                if content.startswith(beginnings):
-                    yield number + line - 1, content
-        number += block.count("\n")
 
 
 def package_data() -> Path:
