@@ -5,6 +5,7 @@ the server ignores identifiers (query in the checkpoint, micro-batch, position) 
 are functions of the records alone.
 """
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,11 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from annotations.errors import AnnotationError
-from annotations.instants import format_instant, from_micros
+from annotations.instants import from_micros
 from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerUnreachableError
 from loaders.jobs import arrow_schema, step
 from loaders.publisher import Publisher
-from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, outcomes, posted_records
+from loaders.stream.posting import Outcome, ParsedRecord, outcomes, posted_records
 from loaders.stream.records import Document, RecordMapping
 from tpf_server.spark.folders import Folder, folder_of
 from tpf_server.spark.java import SparkError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _IDENTITY = "identity"
-_SCHEMA = "name string, at bigint, body string, start string, end string, facts int, problem string"
+_SCHEMA = "name string, at bigint, record binary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,12 @@ def run_stream(
         if settings.from_executors:
             post = step(posted_records, publisher.url, publisher.token, batch)
             in_order = frame.repartition(1).sortWithinPartitions("at", "name")
-            rows = in_order.mapInArrow(post, OUTCOME).collect()
-            result = [Outcome(*row) for row in rows]
+            rows = in_order.mapInArrow(post, "outcome binary").collect()
+            result = [pickle.loads(row.outcome) for row in rows]  # noqa: S301 - of our workers
         else:
-            records = sorted(frame.collect(), key=lambda row: (row.at, row.name))
-            result = outcomes((ParsedRecord(*row) for row in records), publisher, batch, stopped)
+            rows = sorted(frame.collect(), key=lambda row: (row.at, row.name))
+            records = (pickle.loads(row.record) for row in rows)  # noqa: S301 - of our workers
+            result = outcomes(records, publisher, batch, stopped)
         names = []
         for outcome in result:
             names.append(outcome.name)
@@ -202,23 +204,17 @@ def _mapped(mapping: RecordMapping, batches: Iterator[Any]) -> Iterator[Any]:
 
     schema = arrow_schema(_SCHEMA)
     for batch in batches:
-        if rows := [_row(mapping, **row) for row in batch.to_pylist()]:
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+        rows = batch.to_pylist()
+        records = [pickle.dumps(_parsed(mapping, **row)) for row in rows]
+        names, instants = [row["name"] for row in rows], [row["at"] for row in rows]
+        yield pa.record_batch([names, instants, records], schema=schema)
 
 
-def _row(mapping: RecordMapping, name: str, at: int, text: str | None) -> dict[str, object]:
-    row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
-    row |= {"name": name, "at": at, "facts": 0}
+def _parsed(mapping: RecordMapping, name: str, at: int, text: str | None) -> ParsedRecord:
     if text is None:
-        return row  # a message of Kafka without a value
+        return ParsedRecord(name)  # a message of Kafka without a value
     try:
-        result = mapping.batch(Document(name, from_micros(at), text))
+        return ParsedRecord(name, mapping.batch(Document(name, from_micros(at), text)))
     except (InputError, AnnotationError, OverflowError) as error:
         # Beyond the year 9999 there is no instant, and of the last one no label.
-        return row | {"problem": str(error)}
-    row |= {"body": result.body, "facts": result.facts}
-    if result.label is not None:
-        row["end"] = format_instant(result.label.end)
-        if result.label.start is not None:
-            row["start"] = format_instant(result.label.start)
-    return row
+        return ParsedRecord(name, problem=str(error))

@@ -1,5 +1,6 @@
 """Publish the records of a micro-batch in sequence, because later ones replace earlier ones."""
 
+import pickle
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -9,18 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from requests.utils import get_environ_proxies
 
 from annotations.clock import SystemClock
-from annotations.instants import parse_instant
-from annotations.labels import Expiration, Interval, Label
 from loaders.errors import LoaderError, PublishRefusedError
 from loaders.fetching import host_parts
-from loaders.jobs import arrow_schema
+from loaders.jobs import rows_of
 from loaders.publisher import Publisher
+from loaders.stream.records import Publication
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-OUTCOME = "name string, facts int, problem string, status int, failure string"
-"""The schema of `posted_records`: the fields of `Outcome`."""
 
 _REFUSED_FOR_ITS_CONTENT = frozenset({400, 409, 413, 415, 422})
 _SECONDS = 10.0
@@ -37,27 +34,23 @@ class Outcome(NamedTuple):
 
 
 class ParsedRecord(NamedTuple):
-    """A record as the workers parsed it: see `job`."""
+    """A record as the workers parsed it; without a publication it says nothing."""
 
     name: str
-    at: int
-    body: str | None
-    start: str | None
-    end: str | None
-    facts: int
-    problem: str | None
+    publication: Publication | None = None
+    problem: str | None = None
 
 
 def outcomes(
     records: Iterable[ParsedRecord], publisher: Publisher, batch: str, stopped: Event | None = None
 ) -> Iterator[Outcome]:
     """Publish records in order, up to the first failure."""
-    for position, record in enumerate(records):
-        outcome = Outcome(record.name, record.facts, record.problem)
-        if record.problem is None and record.body is not None and record.facts:
-            label = _label(record.start, record.end)
+    for position, (name, publication, problem) in enumerate(records):
+        outcome = Outcome(name, publication.facts if publication else 0, problem)
+        if publication is not None and publication.facts:
+            body, label, _ = publication
             try:
-                publisher.publish_body(record.body.encode(), label, f"{batch}-{position}", stopped)
+                publisher.publish_body(body.encode(), label, f"{batch}-{position}", stopped)
             except PublishRefusedError as error:
                 if error.status in _REFUSED_FOR_ITS_CONTENT:
                     outcome = outcome._replace(problem=str(error))
@@ -76,11 +69,11 @@ def posted_records(
     """Publish sorted records in Arrow batches; yield their outcomes."""
     import pyarrow as pa
 
-    schema = arrow_schema(OUTCOME)
     with closing(Publisher(url, SystemClock(), token)) as publisher:
-        records = (ParsedRecord(**row) for each in batches for row in each.to_pylist())
+        # Only our own workers write them.
+        records = (pickle.loads(content) for *_, content in rows_of(batches))  # noqa: S301
         for outcome in outcomes(records, publisher, batch):
-            yield pa.RecordBatch.from_pylist([outcome._asdict()], schema)
+            yield pa.record_batch({"outcome": [pickle.dumps(outcome)]})
 
 
 def unreached(session: "SparkSession", url: str) -> str | None:
@@ -108,11 +101,3 @@ def _unreached(url: str) -> str | None:
         return error.strerror or str(error)
     except UnicodeError as error:  # no name of a host
         return str(error)
-
-
-def _label(start: str | None, end: str | None) -> Label | None:
-    if end is None:
-        return None
-    if start is None:
-        return Expiration(parse_instant(end))
-    return Interval(parse_instant(start), parse_instant(end))

@@ -6,7 +6,7 @@ import pytest
 from annotations.instants import LAST, to_micros
 from annotations.labels import Labelling
 from loaders.jobs import step
-from loaders.stream.job import _row
+from loaders.stream.job import _parsed
 from loaders.stream.records import RdfRecords
 
 TEXT = '<http://e/a> <http://e/b> "c" .\n'
@@ -25,20 +25,22 @@ TEXT = '<http://e/a> <http://e/b> "c" .\n'
 def test_a_record_that_no_label_fits_is_left_out(
     at: int, labelling: Labelling, problem: str | None
 ) -> None:
-    row = _row(RdfRecords(timedelta(hours=1), labelling), "a.nq", at, TEXT)
+    parsed = _parsed(RdfRecords(timedelta(hours=1), labelling), "a.nq", at, TEXT)
     if problem is None:
-        assert (row["problem"], row["facts"], row["body"]) == (None, 1, TEXT)
+        assert parsed.problem is None
+        assert parsed.publication is not None
+        assert (parsed.publication.facts, parsed.publication.body) == (1, TEXT)
     else:
-        assert problem in str(row["problem"])
+        assert problem in str(parsed.problem)
 
 
 @pytest.mark.parametrize("suffix", ["nq", "jsonld"])
 def test_a_message_without_a_value_says_nothing(suffix: str) -> None:
     """Kafka has those of what was deleted."""
-    row = _row(RdfRecords(timedelta(hours=1), suffix=suffix), "topic-0-7", 0, None)
-    assert (row["problem"], row["facts"]) == (None, 0)
+    parsed = _parsed(RdfRecords(timedelta(hours=1), suffix=suffix), "topic-0-7", 0, None)
+    assert parsed == ("topic-0-7", None, None)
 
 
 def test_a_step_keeps_its_name_on_its_way_to_a_worker() -> None:
-    sent = pickle.loads(pickle.dumps(step(_row, RdfRecords(None), "a.nq")))
-    assert (sent.__name__, sent(0, TEXT)["facts"]) == ("_row", 1)
+    sent = pickle.loads(pickle.dumps(step(_parsed, RdfRecords(None), "a.nq")))
+    assert (sent.__name__, sent(0, TEXT).name) == ("_parsed", "a.nq")

@@ -1,23 +1,21 @@
 """Publication of a micro-batch by an executor."""
 
+import pickle
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
 from annotations.clock import Clock
+from annotations.labels import Expiration
 from loaders.publisher import Publisher
 from loaders.stream import posting
 from loaders.stream.posting import Outcome, ParsedRecord, posted_records
+from loaders.stream.records import Publication
 from tests.loaders.facts_server import Endpoint, facts_endpoint
 
-END = "2099-01-01T00:00:00Z"
-SCHEMA = pa.schema(
-    [
-        ("name", pa.string()), ("at", pa.int64()), ("body", pa.string()), ("start", pa.string()),
-        ("end", pa.string()), ("facts", pa.int32()), ("problem", pa.string()),
-    ]
-)  # fmt: skip
+END = Expiration(datetime(2099, 1, 1, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -33,19 +31,21 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 def record(number: int, problem: str | None = None) -> ParsedRecord:
     body = f'<http://e/{number}> <http://e/p> "{number}" .\n'
-    return ParsedRecord(f"r{number}", number, body, None, END, 1, problem)
+    parsed = None if problem else Publication(body, END, 1)
+    return ParsedRecord(f"r{number}", parsed, problem)
 
 
 def post(endpoint: Endpoint, *records: ParsedRecord, token: str = "secret") -> list[Outcome]:
-    rows = [each._asdict() for each in records]
-    batches = iter([pa.RecordBatch.from_pylist(rows, SCHEMA)])
+    rows = {"name": [each.name for each in records], "at": list(range(len(records)))}
+    packed = [pickle.dumps(each) for each in records]
+    batches = iter([pa.record_batch({**rows, "record": packed})])
     posted = posted_records(endpoint.url, token, "job-7", batches)
-    return [Outcome(**row) for batch in posted for row in batch.to_pylist()]
+    return [pickle.loads(row) for batch in posted for row in batch.to_pydict()["outcome"]]
 
 
 def test_records_go_in_order_under_the_same_names_again(endpoint: Endpoint) -> None:
     records = [record(0), record(1, "no fact"), record(2)]
-    told = [Outcome("r0", 1), Outcome("r1", 1, "no fact"), Outcome("r2", 1)]
+    told = [Outcome("r0", 1), Outcome("r1", 0, "no fact"), Outcome("r2", 1)]
     endpoint.facts.faults = ["lost"]
     assert post(endpoint, *records) == told
     assert [posted.batch for posted in endpoint.facts.accepted] == ["job-7-0", "job-7-2"]
