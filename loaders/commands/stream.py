@@ -26,7 +26,7 @@ from tpf_server.spark.folders import is_url
 from tpf_server.spark.session import SparkSettings, spark_session
 
 if TYPE_CHECKING:
-    from loaders.stream.event_source import EventFollower, Subscriber
+    from loaders.stream.event_source import Receiver
     from loaders.stream.spool import Spool
 
 _MQTT = "mqtt://"
@@ -150,15 +150,11 @@ def stream(given: Streaming) -> None:
         raise InputError("nothing but malformed or refused records", given.source)
 
 
-def _receiver(
-    source: str, topic: str | None, spool: "Spool", home: Path
-) -> "Subscriber | EventFollower":
+def _receiver(source: str, topic: str | None, spool: "Spool", home: Path) -> "Receiver":
+    from loaders.stream.event_source import EventFollower, Subscriber
+
     if source.startswith(_EVENTS):
-        from loaders.stream.event_source import EventFollower
-
         return EventFollower(source, topic, spool, home, _tell)
-    from loaders.stream.event_source import Subscriber
-
     assert topic is not None
     return Subscriber(source, topic, spool, f"tpf-load-{home.name}", _tell)
 

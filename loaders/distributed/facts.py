@@ -33,7 +33,6 @@ from loaders.distributed.shipping import (
     packed_rows,
     shipped,
     stream_of,
-    stream_parts,
     timed_statements,
     unpacked_rows,
 )
@@ -83,7 +82,7 @@ def write_streams(
         Flows(context, report) as flows,
     ):
         count = 1 if context is None else _PER_CORE * flows.cores
-        parts = stream_parts(source, *span, count)
+        parts = feed_parts(source, *span, count)
         writer = FileWriter(context, Path(work))
         write = partial(_write_stream, shipped(context, source, Path(work)), writer)
         pieces = flows.of(list(enumerate(parts))).map(write)
@@ -98,11 +97,11 @@ def _write_stream(
     opened: Opener[Feed], writer: FileWriter, numbered: tuple[int, FeedPart]
 ) -> Iterator[FilePiece]:
     number, part = numbered
-    assert part.stream is not None
+    stream = part.stream or 0
     with opened() as source:
-        readings = source.readings(source.streams()[part.stream], part.start, part.until)
+        readings = source.readings(source.streams()[stream], part.start, part.until)
         lines = chain.from_iterable(element_lines(*reading) for reading in readings)
-        yield from writer.put(f"{part.stream:06}-{number:06}", lines)
+        yield from writer.put(f"{stream:06}-{number:06}", lines)
 
 
 def write_facts_spark(

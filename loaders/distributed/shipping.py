@@ -86,7 +86,7 @@ class TimedStatements(NamedTuple):
 
 
 def feed_parts(
-    feed: Recording, start: datetime | None, until: datetime | None, count: int
+    feed: Feed, start: datetime | None, until: datetime | None, count: int
 ) -> list[FeedPart]:
     """Cut a feed into about `count` spans, or streams.
 
@@ -94,17 +94,16 @@ def feed_parts(
     """
     if isinstance(feed, LatestReadings):
         return [FeedPart(number, start, until) for number, _ in enumerate(feed.streams())]
-    return _spans(feed, None, start, until, count)
-
-
-def stream_parts(
-    source: Feed, start: datetime | None, until: datetime | None, count: int
-) -> list[FeedPart]:
-    """Cut streams into about `count` parts, by stream, then time."""
-    streams = source.streams()
-    if len(streams) == 1 and isinstance(source, Recording):
-        return _spans(source, 0, start, until, count)
-    return [FeedPart(number, start, until) for number, _ in enumerate(streams)]
+    if count == 1:
+        return [FeedPart(None, start, until)]
+    assert isinstance(feed, Recording)
+    span = feed.span(start, until)
+    if span is None:
+        return []
+    count = max(1, min(count, span.polls))
+    width = (span.end - span.start) / count
+    cuts = [start, *(span.start + number * width for number in range(1, count)), until]
+    return [FeedPart(None, *ends) for ends in pairwise(cuts)]
 
 
 def timed_statements(feed: Recording, part: FeedPart) -> Iterator[TimedStatements]:
@@ -125,24 +124,6 @@ def timed_statements(feed: Recording, part: FeedPart) -> Iterator[TimedStatement
 def stream_of(position: int) -> int:
     """Return the number of the stream at a position."""
     return position >> _OF_A_STREAM
-
-
-def _spans(
-    feed: Recording,
-    stream: int | None,
-    start: datetime | None,
-    until: datetime | None,
-    count: int,
-) -> list[FeedPart]:
-    if count == 1:
-        return [FeedPart(stream, start, until)]
-    span = feed.span(start, until)
-    if span is None:
-        return []
-    count = max(1, min(count, span.polls))
-    width = (span.end - span.start) / count
-    cuts = [start, *(span.start + number * width for number in range(1, count)), until]
-    return [FeedPart(stream, *ends) for ends in pairwise(cuts)]
 
 
 # Files that workers write as a whole, each under its own name: a repeated task changes nothing.

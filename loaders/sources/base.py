@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from annotations.instants import shifted
 from annotations.labels import Expiration, Fact, Interval, Labelling
@@ -45,6 +46,9 @@ def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
         elif path.is_file():
             total += path.stat().st_size * (_RATIO if path.suffix.lower() in _COMPRESSED else 1)
     return total
+
+
+ItemT = TypeVar("ItemT")
 
 
 class FeedBatch(NamedTuple):
@@ -165,18 +169,26 @@ class LatestReadings(Recording):
             for reading in self.readings(stream, start, until):
                 yield reading.at, number, reading
 
-        streams = [numbered(number, stream) for number, stream in enumerate(self.streams())]
-        latest: dict[int, tuple[Quad, ...]] = {}
-        before: datetime | None = None
-        merged = heapq.merge(*streams, key=lambda entry: entry[:2])
-        for at, entries in groupby(merged, key=lambda entry: entry[0]):
-            if before is not None:
-                yield FeedBatch(before, at, _all(latest))
-            latest |= {number: reading.quads for _, number, reading in entries}
-            before = at
-        if before is not None:
-            yield FeedBatch(before, shifted(before, self.last_holds), _all(latest))
+        def told() -> Iterator[tuple[datetime, tuple[Quad, ...]]]:
+            latest: dict[int, tuple[Quad, ...]] = {}
+            streams = [numbered(number, stream) for number, stream in enumerate(self.streams())]
+            merged = heapq.merge(*streams, key=itemgetter(0, 1))
+            for at, entries in groupby(merged, key=itemgetter(0)):
+                latest |= {number: reading.quads for _, number, reading in entries}
+                yield at, tuple(quad for number in sorted(latest) for quad in latest[number])
+
+        for at, end, quads in until_next(told(), self.last_holds):
+            yield FeedBatch(at, end, quads)
 
 
-def _all(latest: Mapping[int, tuple[Quad, ...]]) -> tuple[Quad, ...]:
-    return tuple(quad for number in sorted(latest) for quad in latest[number])
+def until_next(
+    items: Iterable[tuple[datetime, ItemT]], last: timedelta
+) -> Iterator[tuple[datetime, datetime, ItemT]]:
+    """Yield items from when until when: each until the next one, the last for `last`."""
+    remaining = iter(items)
+    one = next(remaining, None)
+    while one is not None:
+        following = next(remaining, None)
+        at, item = one
+        yield at, shifted(at, last) if following is None else following[0], item
+        one = following

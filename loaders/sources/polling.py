@@ -4,22 +4,18 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from threading import Event
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 
 import requests
 
 from annotations.clock import Clock
-from annotations.instants import shifted
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, fetched, fetched_pages
 from loaders.places import InputPlace, input_place, path_parts, size_at
-from loaders.sources.base import Feed, FeedBatch, FeedSpan, Recording
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, Recording, until_next
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
-
-
-ItemT = TypeVar("ItemT")
 
 
 class MessageFormat(Protocol):
@@ -40,9 +36,8 @@ class RecordedPolls(Recording, Generic[ItemT]):
     """Items by poll, each until the next, the last for `last`."""
 
     def __init__(self, items: Mapping[datetime, ItemT], last: timedelta) -> None:
-        instants = sorted(items)
-        ends = [*instants[1:], shifted(instants[-1], last)]
-        self._polls = [(at, end, items[at]) for at, end in zip(instants, ends, strict=True)]
+        in_order = ((at, items[at]) for at in sorted(items))
+        self._polls = list(until_next(in_order, last))
 
     def selected(
         self, start: datetime | None, until: datetime | None

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 
 from annotations.errors import TermError
@@ -23,7 +24,7 @@ from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import FeedBatch, Reading, Recording, size_of
+from loaders.sources.base import FeedBatch, Reading, Recording, size_of, until_next
 from loaders.sources.reading import instant_in, rows
 
 TAXI = "http://example.org/taxi#"
@@ -99,15 +100,12 @@ class Taxi(Recording):
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield the trips that end at each instant."""
-        before: tuple[datetime, tuple[Quad, ...]] | None = None
-        for at, readings in groupby(self.readings(_STREAM, start, until), key=lambda r: r.at):
-            quads = tuple(quad for reading in readings for quad in reading.quads)
-            if before is not None:
-                yield FeedBatch(before[0], at, before[1], shifted(before[0], self.holds))
-            before = at, quads
-        if before is not None:
-            end = shifted(before[0], self.holds)
-            yield FeedBatch(before[0], end, before[1], end)
+        readings = groupby(self.readings(_STREAM, start, until), key=attrgetter("at"))
+        ended = (
+            (at, tuple(quad for trip in trips for quad in trip.quads)) for at, trips in readings
+        )
+        for at, following, quads in until_next(ended, self.holds):
+            yield FeedBatch(at, following, quads, shifted(at, self.holds))
 
     # Reading.
 

@@ -1,9 +1,10 @@
 """Server-sent events into a spool, resumed by ``Last-Event-ID``, without repetitions."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import paho.mqtt.client as mqtt
 import requests
@@ -28,8 +29,45 @@ _START_SECONDS = 30.0
 _MAY_PASS = frozenset({408, 425, 429})
 
 
-class EventFollower:
+class Receiver(ABC):
+    """Writes what arrives to the spool, from entry to exit."""
+
+    what: ClassVar[str]
+
+    def __init__(self, shown: str, spool: Spool, troubled: Callable[[str], None]) -> None:
+        self._shown = shown
+        self._spool = spool
+        self._troubled = troubled
+        self._leaving = threading.Event()
+        self._settled = threading.Event()
+        self._failure: BaseException | None = None
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin to receive, in another thread, which sets `_settled`."""
+
+    def check(self) -> None:
+        """Raise an `InputError` if no more will come."""
+        if self._failure is not None:
+            reason = f"{self.what} are no longer received ({self._failure})"
+            raise InputError(reason, self._shown)
+
+    def __enter__(self) -> Self:
+        self._start()
+        self._settled.wait(_START_SECONDS)
+        if self._failure is not None:
+            self.__exit__()
+            raise InputError(str(self._failure), self._shown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving.set()
+
+
+class EventFollower(Receiver):
     """Write a URL's events to the spool; reconnect and resume."""
+
+    what = "events"
 
     def __init__(
         self,
@@ -44,31 +82,15 @@ class EventFollower:
         is_web = parts is not None and parts.scheme in ("http", "https")
         if parts is None or not is_web or not url.startswith(_PREFIX):
             raise SettingError(f"not the URL of events (sse+http://HOST/…): {url!r}")
-        self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        super().__init__(shown, spool, troubled)
         self._kind = kind
-        self._spool = spool
         self._memory = home / "last-event-id"
-        self._troubled = troubled
-        self._leaving = threading.Event()
-        self._settled = threading.Event()
-        self._failure: Exception | None = None
         self._connected_once = False
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
-    def check(self) -> None:
-        """Raise an `InputError` if no more events will come."""
-        if self._failure is not None:
-            raise InputError(f"events are no longer received ({self._failure})", self._shown)
-
-    def __enter__(self) -> Self:
+    def _start(self) -> None:
         self._thread.start()
-        self._settled.wait(_START_SECONDS)
-        if self._failure is not None:
-            raise InputError(str(self._failure), self._shown)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leaving.set()
 
     def _follow(self) -> None:
         retry = _RETRY
@@ -137,8 +159,10 @@ class EventFollower:
 # MQTT messages into a spool, acknowledged once durable, without repetitions.
 
 
-class Subscriber:
+class Subscriber(Receiver):
     """Write a topic's messages to the spool."""
+
+    what = "messages"
 
     def __init__(
         self,
@@ -152,13 +176,8 @@ class Subscriber:
         if parts is None or parts.scheme != "mqtt":
             raise SettingError(f"not the URL of a broker (mqtt://HOST[:PORT]): {url!r}")
         self._host, self._port = parts.hostname or "", parts.port or 1883
-        self._shown = f"mqtt://{self._host}:{self._port}"
+        super().__init__(f"mqtt://{self._host}:{self._port}", spool, troubled)
         self._topic = topic
-        self._spool = spool
-        self._troubled = troubled
-        self._subscribed = threading.Event()
-        self._leaving = threading.Event()
-        self._failure: BaseException | None = None
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -180,7 +199,7 @@ class Subscriber:
         for code in codes:
             if code.is_failure:
                 self._failure = InputError(f"the broker refuses the topic: {code}")
-        self._subscribed.set()
+        self._settled.set()
 
     def _arrived(self, client: mqtt.Client, _: object, message: mqtt.MQTTMessage) -> None:
         # The broker does not send again what is not acknowledged until the connection breaks; and
@@ -194,24 +213,16 @@ class Subscriber:
             self._failure = error
             raise
 
-    def check(self) -> None:
-        if self._failure is not None:
-            raise InputError(f"messages are no longer received ({self._failure})", self._shown)
-
-    def __enter__(self) -> Self:
+    def _start(self) -> None:
         try:
             self._client.connect(self._host, self._port)
         except (OSError, ValueError) as error:  # that it is no name of a host is a ValueError
             raise InputError(f"no broker answers ({error})", self._shown) from error
         self._client.loop_start()
-        if not self._subscribed.wait(30):
+        if not self._settled.wait(_START_SECONDS):
             self._failure = InputError("the broker did not subscribe")
-        if self._failure is not None:
-            self.__exit__()
-            raise InputError(str(self._failure), self._shown)
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._leaving.set()
+        super().__exit__()
         self._client.disconnect()
         self._client.loop_stop()
