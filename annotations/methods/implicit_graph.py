@@ -18,8 +18,8 @@ from annotations.methods.shapes import (
     FragmentIri,
     LabelledNodes,
     Shape,
-    label_patterns,
     label_shapes,
+    rewriting,
 )
 from annotations.terms import Quad, QuadPattern, TriplePattern
 
@@ -59,7 +59,6 @@ class ImplicitGraph(Method):
     def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask the pattern, then the label of each match's fragment (`Rewriting.derived`)."""
         fragment, graph = options.fresh("fragment"), options.fresh("graph")
-        label = label_patterns(fragment, options)
         derived = Derived(fragment, lambda quad: fragment_iri(quad, options.naming))
-        patterns = (QuadPattern(*pattern, graph), *label.patterns)
-        return Rewriting(patterns, label.initial, label.final, graph, derived)
+        patterns = (QuadPattern(*pattern, graph),)
+        return rewriting(fragment, patterns, options, graph, derived)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, Literal
 
 from annotations.errors import AnnotationError, DecodeError, EncodeError
 from annotations.labels import Fact, FactKey, Label, overlap_error, overlaps
@@ -125,3 +125,41 @@ def labelled(quad: Quad, labels: Iterable[Label]) -> Iterator[Fact]:
 def without_fact(node: Term, why: str) -> DecodeError:
     """Return the error of a label that labels no fact."""
     return DecodeError(f"{node} has a label but labels no fact: {why}")
+
+
+def linked_facts(
+    nodes: LabelledNodes,
+    position: Literal["predicate", "graph"],
+    link: Term,
+    otherwise: Term | None,
+    report: OnError,
+) -> Iterator[Fact]:
+    """Yield facts whose quads hold the labelled node in a position, for the term that it links to.
+
+    `otherwise` is the term of a node without a link.
+    """
+    linked: dict[Term, dict[Term, None]] = {}
+    for quad in nodes.rest:
+        if quad.predicate == link and quad.subject in nodes.labels:
+            linked.setdefault(quad.subject, {})[quad.object] = None
+    used: set[Term] = set()
+    for quad in nodes.rest:
+        if quad.predicate == link and quad.subject in nodes.labels:
+            continue
+        node: Term = getattr(quad, position)
+        if node not in nodes.labels:
+            yield Fact(quad)
+            continue
+        used.add(node)
+        terms = list(linked.get(node, () if otherwise is None else (otherwise,)))
+        if len(terms) == 1:
+            term: dict[str, Any] = {position: terms[0]}
+            yield from labelled(quad._replace(**term), nodes.labels[node])
+    for node in nodes.labels:
+        if otherwise is None and node not in linked:
+            report(without_fact(node, f"no {link}"))
+        elif len(linked.get(node, ())) > 1:
+            report(DecodeError(f"{node} has {len(linked[node])} values of {link}"))
+        elif node not in used:
+            where = "lies in this graph" if position == "graph" else "has it as its predicate"
+            report(without_fact(node, f"no statement {where}"))

@@ -21,8 +21,8 @@ from annotations.methods.shapes import (
     Minted,
     Shape,
     TripleTerm,
-    label_patterns,
     label_shapes,
+    rewriting,
 )
 from annotations.namespaces import RDF_REIFIES
 from annotations.terms import (
@@ -90,11 +90,9 @@ class Rdf12Reifier(Method):
         """
         fresh = options.fresh
         reifier, triple, graph = fresh("reifier"), fresh("triple"), fresh("graph")
-        label = label_patterns(reifier, options)
         derived = Derived(triple, lambda quad: triple_term(quad.triple))
         patterns = (
             QuadPattern(*pattern, graph),
             QuadPattern(reifier, RDF_REIFIES, triple, graph),
-            *label.patterns,
         )
-        return Rewriting(patterns, label.initial, label.final, graph, derived)
+        return rewriting(reifier, patterns, options, graph, derived)

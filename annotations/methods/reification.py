@@ -15,8 +15,8 @@ from annotations.methods.shapes import (
     LabelledNodes,
     Minted,
     Shape,
-    label_patterns,
     label_shapes,
+    rewriting,
     the_only,
 )
 from annotations.namespaces import (
@@ -78,14 +78,12 @@ class Reification(Method):
     def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
         """Ask each position of its part of the statement, a variable predicate too."""
         node, graph = options.fresh("statement"), options.fresh("graph")
-        label = label_patterns(node, options)
         patterns = (
             QuadPattern(node, RDF_OBJECT, pattern.object, graph),
             QuadPattern(node, RDF_SUBJECT, pattern.subject, options.fresh("partGraph")),
             QuadPattern(node, RDF_PREDICATE, pattern.predicate, options.fresh("partGraph")),
-            *label.patterns,
         )
-        return Rewriting(patterns, label.initial, label.final, graph)
+        return rewriting(node, patterns, options, graph)
 
 
 def _described(node: Term, parts: dict[Term, list[Quad]]) -> Quad:

@@ -10,11 +10,13 @@ from annotations.instants import instant_of_term, instant_term
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling, at_instant
 from annotations.methods.base import (
     NAMED_GRAPHS,
+    Derived,
     FactPattern,
     Naming,
     OnError,
     Part,
     RewriteOptions,
+    Rewriting,
 )
 from annotations.methods.names import (
     NameKind,
@@ -35,15 +37,6 @@ from annotations.terms import (
     triple_term,
 )
 
-_Check: TypeAlias = Callable[[Fact], bool]
-
-
-class Lookup(NamedTuple):
-    """The conditions so far on the facts to look up."""
-
-    facts: FactPattern
-    checks: tuple[_Check, ...] = ()
-
 
 class Slot(Protocol):
     """One position of a shape."""
@@ -51,8 +44,8 @@ class Slot(Protocol):
     def term(self, fact: Fact) -> Term:
         """Return the term of the position for a fact."""
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """Narrow a lookup to facts that hold `term` here; ``None``: there are none."""
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
+        """Narrow a pattern to facts that hold `term` here; ``None``: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +57,8 @@ class FixedTerm:
     def term(self, fact: Fact) -> Term:  # noqa: ARG002
         return self.value
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        return lookup if term == self.value else None
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
+        return facts if term == self.value else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +72,14 @@ class Position:
         term: Term = getattr(fact.quad, self.name)
         return term
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        bound = getattr(lookup.facts, self.name)
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
+        bound = getattr(facts, self.name)
         if (bound is None and (term != DEFAULT_GRAPH or self.name == "graph")) or (
             bound == NAMED_GRAPHS and term != DEFAULT_GRAPH
         ):
             narrowed: dict[str, Any] = {self.name: term}
-            return lookup._replace(facts=lookup.facts._replace(**narrowed))
-        return lookup if bound == term else None
+            return facts._replace(**narrowed)
+        return facts if bound == term else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +92,11 @@ class Minted:
     def term(self, fact: Fact) -> Term:
         return minted(self.kind, fact, self.naming)
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
         token = token_of(term, self.kind, self.naming)
-        if token is None or lookup.facts.identity not in (None, token):
+        if token is None or facts.identity not in (None, token):
             return None
-        return lookup._replace(facts=lookup.facts._replace(identity=token))
+        return facts._replace(identity=token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +108,12 @@ class FragmentIri:
     def term(self, fact: Fact) -> Term:
         return fragment_iri(fact.quad, self.naming)
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
         """The facts with the quad of this fragment."""
         quad = quad_of_fragment(term, self.naming)
         if quad is None:
             return None
-        return _require_all(quad, lookup, (SUBJECT, PREDICATE, OBJECT, GRAPH))
+        return _require_all(quad, facts, (SUBJECT, PREDICATE, OBJECT, GRAPH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +123,20 @@ class TripleTerm:
     def term(self, fact: Fact) -> Term:
         return triple_term(fact.quad.triple)
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
         try:
             triple = triple_of_term(term)
         except TermError:
             return None
         if triple_term(triple) != term:
             return None
-        return _require_all(triple, lookup, (SUBJECT, PREDICATE, OBJECT))
+        return _require_all(triple, facts, (SUBJECT, PREDICATE, OBJECT))
 
 
 def _require_all(
-    terms: Sequence[Term], lookup: Lookup, positions: Sequence[Position]
-) -> Lookup | None:
-    narrowed: Lookup | None = lookup
+    terms: Sequence[Term], facts: FactPattern, positions: Sequence[Position]
+) -> FactPattern | None:
+    narrowed: FactPattern | None = facts
     for term, position in zip(terms, positions, strict=True):
         if narrowed is not None:
             narrowed = position.require(term, narrowed)
@@ -159,20 +152,18 @@ class LabelInstant:
     def term(self, fact: Fact) -> Term:
         return instant_term(getattr(fact.label, self.bound))
 
-    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
-        """Narrow a lookup to the facts with a label that starts or ends then."""
+    def require(self, term: Term, facts: FactPattern) -> FactPattern | None:
+        """Narrow a pattern to the facts with a label that starts or ends then."""
         try:
             instant = instant_of_term(term)
         except InstantError:
             return None
         if instant_term(instant) != term:
             return None
-        facts = lookup.facts
         if getattr(facts, self.bound) not in (None, instant):
             return None
-        is_start = self.bound == "start"
-        facts = facts._replace(start=instant) if is_start else facts._replace(end=instant)
-        return lookup._replace(facts=facts)
+        narrowed: dict[str, Any] = {self.bound: instant}
+        return facts._replace(**narrowed)
 
 
 SUBJECT = Position("subject")
@@ -214,40 +205,38 @@ class Shape(NamedTuple):
     def match(self, pattern: QuadPattern) -> Part | None:
         """Return the facts that show a quad of this shape matching `pattern`, if any."""
         graph = NAMED_GRAPHS if self.named_only else None
-        lookup: Lookup | None = Lookup(FactPattern(graph=graph, labelling=self.labelling))
+        facts: FactPattern | None = FactPattern(graph=graph, labelling=self.labelling)
         bound: dict[Variable, Slot] = {}
+        equal: list[tuple[Slot, Slot]] = []
         for expected, slot in zip(pattern, self[:4], strict=True):
-            if lookup is None:
+            if facts is None:
                 return None
             if not is_variable(expected):
-                lookup = slot.require(Term(expected), lookup)
-            elif (earlier := bound.setdefault(Variable(expected), slot)) is not slot:
-                lookup = _equal(earlier, slot, lookup)
-        if lookup is None:
+                facts = slot.require(Term(expected), facts)
+                continue
+            earlier = bound.setdefault(Variable(expected), slot)
+            if isinstance(earlier, FixedTerm):
+                facts = slot.require(earlier.value, facts)
+            elif isinstance(slot, FixedTerm):
+                facts = earlier.require(slot.value, facts)
+            elif (
+                earlier is not slot and isinstance(earlier, Position) and isinstance(slot, Position)
+            ):
+                equal.append((earlier, slot))
+            elif earlier != slot:
+                # A name derived from the fact beside a term of the fact, another name or an
+                # instant. A digest cannot hold itself, an IRI or a triple term is longer than its
+                # parts, and an instant is a literal.
+                return None
+        if facts is None:
             return None
-        return Part(lookup.facts, self.render, _all_of(lookup.checks))
+        if not equal:
+            return Part(facts, self.render)
 
+        def repeats(fact: Fact) -> bool:
+            return all(one.term(fact) == other.term(fact) for one, other in equal)
 
-def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
-    if isinstance(left, FixedTerm):
-        return right.require(left.value, lookup)
-    if isinstance(right, FixedTerm):
-        return left.require(right.value, lookup)
-    if isinstance(left, Position) and isinstance(right, Position):
-        return Lookup(
-            lookup.facts._replace(repeats=True),
-            (*lookup.checks, lambda fact: left.term(fact) == right.term(fact)),
-        )
-    # What is left is a name derived from the fact beside a term of the fact, another name or an
-    # instant. A digest cannot hold itself, an IRI or a triple term is longer than its parts, and
-    # an instant is a literal.
-    return lookup if left == right else None
-
-
-def _all_of(checks: tuple[_Check, ...]) -> _Check | None:
-    if len(checks) > 1:
-        return lambda fact: all(check(fact) for check in checks)
-    return checks[0] if checks else None
+        return Part(facts._replace(repeats=True), self.render, repeats)
 
 
 # The triples that state a label, written, asked for and read; the same for every method.
@@ -274,40 +263,39 @@ def label_shapes(node: Slot, graph: Slot, naming: Naming) -> tuple[Shape, ...]:
     )
 
 
-class LabelPatterns(NamedTuple):
-    """The patterns of the label of a node, and the variables of its instants."""
-
-    patterns: tuple[QuadPattern, ...]
-    initial: Variable | None
-    final: Variable
-
-
-def label_patterns(node: Variable, options: RewriteOptions) -> LabelPatterns:
-    """Return the patterns of the label of `node`, in any graphs."""
+def rewriting(
+    node: Variable,
+    patterns: Iterable[QuadPattern],
+    options: RewriteOptions,
+    graph: Variable | None = None,
+    derived: Derived | None = None,
+) -> Rewriting:
+    """Return patterns of facts, and those of the label of `node`, in any graphs."""
     labelling, fresh, vocabulary = options.labelling, options.fresh, options.naming.vocabulary
 
-    def pattern(subject: Variable, predicate: Term, value: Variable) -> QuadPattern:
-        return QuadPattern(subject, predicate, value, fresh("labelGraph"))
+    def with_label(initial: Variable | None, *stated: tuple[Variable, Term, Variable]) -> Rewriting:
+        label = (QuadPattern(*triple, fresh("labelGraph")) for triple in stated)
+        return Rewriting((*patterns, *label), initial, final, graph, derived)
 
     final = fresh("final")
     if labelling == "expiration":
-        return LabelPatterns((pattern(node, vocabulary.expiration, final),), None, final)
+        return with_label(None, (node, vocabulary.expiration, final))
     if labelling == "instant":
-        return LabelPatterns((pattern(node, vocabulary.instant, final),), final, final)
+        return with_label(final, (node, vocabulary.instant, final))
     initial = fresh("initial")
     if labelling == "older interval":
-        older = (
-            pattern(node, vocabulary.interval_initial, initial),
-            pattern(node, vocabulary.interval_final, final),
+        return with_label(
+            initial,
+            (node, vocabulary.interval_initial, initial),
+            (node, vocabulary.interval_final, final),
         )
-        return LabelPatterns(older, initial, final)
     interval = fresh("interval")
-    patterns = (
-        pattern(node, vocabulary.interval, interval),
-        pattern(interval, vocabulary.initial, initial),
-        pattern(interval, vocabulary.final, final),
+    return with_label(
+        initial,
+        (node, vocabulary.interval, interval),
+        (interval, vocabulary.initial, initial),
+        (interval, vocabulary.final, final),
     )
-    return LabelPatterns(patterns, initial, final)
 
 
 class LabelledNodes(NamedTuple):
