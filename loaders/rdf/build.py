@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,31 +25,32 @@ from loaders.outputs import written
 from loaders.places import RemoteFile
 from loaders.progress import SILENT, Report
 from loaders.rdf.dictionary import (
-    Numbering,
     RangeRanks,
     RangeSummary,
     RangeTerms,
     cut_terms,
     merge_terms,
+    range_begins,
     term_ranges,
 )
 from loaders.rdf.entailment import Entailment, Regime
 from loaders.rdf.flow import Flow, Flows, Gathered
 from loaders.rdf.orders import (
     OrderRanges,
+    RowsSample,
     SortedRange,
-    columns_of,
+    TranslatedRows,
     merge_keys,
     order_ranges,
     send_numbers,
     send_rows,
     sort_rows,
+    translate_rows,
 )
 from loaders.rdf.parting import PartsPlace, manifest_of_parts, put_rows, put_terms
 from loaders.rdf.pieces import PIECE_BYTES, PieceReader, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
-    ChunkArray,
     ChunkRows,
     ChunkSummary,
     ChunkTerms,
@@ -244,13 +244,13 @@ class _Load:
         if total <= self.sizes.small:
             cores = 1
             staged = flows.here(staged.collect("reading"))
-        merged, numbering = self._dictionary(staged, chunks, cores)
+        merged, begins = self._dictionary(staged, chunks, cores)
         names: tuple[str, ...] = layout.TRIPLE_ORDERS
         if any(chunk.graphs for chunk in chunks):
             names = layout.QUAD_ORDERS
-        orders, ranges = self._orders(staged, merged, chunks, numbering, names, cores)
+        orders, ranges = self._orders(staged, merged, chunks, begins, names, cores)
         made = _Made(
-            merged, numbering.terms, orders, ranges,
+            merged, begins[-1], orders, ranges,
             merge_prefixes([self.job.prefixes, *(piece.prefixes for piece in pieces)]),
         )  # fmt: skip
         if self.parts is not None and total > self.sizes.small:
@@ -287,33 +287,35 @@ class _Load:
 
     def _dictionary(
         self, staged: Flow[Staged], chunks: Sequence[ChunkSummary], cores: int
-    ) -> tuple[Flow[Any], Numbering]:
+    ) -> tuple[Flow[Any], list[int]]:
         samples = [sample for chunk in chunks for sample in chunk.samples]
         size = sum(chunk.term_bytes for chunk in chunks)
         cuts = term_ranges(samples, self._ranges(size // 16, cores))
         shares = staged.only(ChunkTerms).map(partial(cut_terms, cuts))
         merged = shares.exchanged(len(cuts)).map(merge_terms).kept()
-        summaries = merged.only(RangeSummary).collect("merging terms")
-        return merged, Numbering(sorted(summaries, key=attrgetter("number")))
+        return merged, range_begins(merged.only(RangeSummary).collect("merging terms"))
 
     def _orders(
         self,
         staged: Flow[Staged],
         merged: Flow[Any],
         chunks: Sequence[ChunkSummary],
-        numbering: Numbering,
+        begins: list[int],
         names: Sequence[str],
         cores: int,
     ) -> tuple[dict[str, OrderRanges], Flow[SortedRange]]:
         total = sum(chunk.quads for chunk in chunks)
-        codes, sample = _codes(names, chunks, numbering, self.sizes.key_bits)
-        orders = order_ranges(codes, sample, self._ranges(total, cores))
         groups = _groups(chunks, min(self.sizes.chunk_quads, -(-total // cores)))
-        numbers = partial(send_numbers, groups, numbering.begins.tolist())
+        numbers = partial(send_numbers, groups, begins)
         sent = staged.only(ChunkRows).map(partial(send_rows, groups))
         sent = sent.beside(merged.only(RangeRanks).map(numbers))
-        sort = partial(sort_rows, orders)
-        runs = sent.exchanged(max(groups.values(), default=0) + 1).map(sort)
+        count = max(groups.values(), default=0) + 1
+        translated = sent.exchanged(count).map(translate_rows).kept()
+        samples = translated.only(RowsSample).collect("translating rows")
+        codes = _codes(names, samples, begins[-1], self.sizes.key_bits)
+        sample = np.concatenate([each.rows for each in samples], axis=1)
+        orders = order_ranges(codes, sample, self._ranges(total, cores))
+        runs = translated.only(TranslatedRows).map(partial(sort_rows, orders))
         count = sum(len(order) for order in orders)
         ranges = runs.exchanged(count).map(partial(merge_keys, orders))
         return dict(zip(names, orders, strict=True)), ranges
@@ -343,21 +345,13 @@ def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
 
 
 def _codes(
-    names: Sequence[str], chunks: Sequence[ChunkSummary], numbering: Numbering, bits: int
-) -> tuple[dict[str, KeyCode], ChunkArray]:
-    sample = [np.zeros((4, 0), dtype=np.uint32)]
-    predicates: list[Ids] = [np.zeros(0, dtype=np.uint32)]
-    for chunk in chunks:
-        numbers = numbering.of_chunk(chunk.key, chunk.needed())
-        sample.append(np.stack(list(columns_of(numbers.of(chunk.rows)).values())))
-        if chunk.predicates is not None:
-            predicates.append(numbers.of(chunk.predicates))
-    used = {"p": np.unique(np.concatenate(predicates))}
-    if any(chunk.predicates is None for chunk in chunks) or not len(used["p"]):
-        used = {}  # there are too many to list
-    sizes = dict.fromkeys("spog", numbering.terms)
-    codes = {name: KeyCode(name, sizes, used, bits) for name in names}
-    return codes, np.concatenate(sample, axis=1)
+    names: Sequence[str], samples: Sequence[RowsSample], terms: int, bits: int
+) -> dict[str, KeyCode]:
+    used: dict[str, Ids] = {}
+    listed = [each.predicates for each in samples if each.predicates is not None]
+    if len(listed) == len(samples) and any(map(len, listed)):
+        used["p"] = np.unique(np.concatenate(listed))
+    return {name: KeyCode(name, dict.fromkeys("spog", terms), used, bits) for name in names}
 
 
 def _dictionary_pieces(merged: Flow[Any]) -> Iterator[pa.Array]:

@@ -7,7 +7,7 @@ ranges.
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,19 +29,17 @@ class TermRange:
 
 
 class TermSlice(NamedTuple):
-    """A chunk's terms in a range, and those wanted by the driver."""
+    """A chunk's terms in a range."""
 
     chunk: int
     terms: bytes
-    needed: Ids
 
 
 class RangeSummary(NamedTuple):
-    """A range's number of terms, and ranks wanted by the driver."""
+    """A range's number of terms."""
 
     number: int
     terms: int
-    needed: Mapping[int, Ids]
 
 
 class RangeTerms(NamedTuple):
@@ -75,15 +73,12 @@ def cut_terms(ranges: Sequence[TermRange], of_chunk: ChunkTerms) -> Iterator[Mes
     """Send a chunk's terms to their ranges."""
     terms = unpacked_terms(of_chunk.terms)
     texts = _Texts(terms)
-    needed = of_chunk.needed - np.uint32(1)
     low = 0
     for of in ranges:
         high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper, low)
         if high > low:
-            needed_here = needed[np.searchsorted(needed, low) : np.searchsorted(needed, high)]
-            packed = packed_terms(terms.slice(low, high - low))
-            share = TermSlice(of_chunk.chunk, packed, needed_here - np.uint32(low))
-            yield Message(of.number, share)
+            share = packed_terms(terms.slice(low, high - low))
+            yield Message(of.number, TermSlice(of_chunk.chunk, share))
         low = high
 
 
@@ -102,8 +97,7 @@ def merge_terms(of: Gathered) -> Iterator[RangeSummary | RangeTerms | RangeRanks
         each.chunk: every[end - len(array) : end]
         for each, array, end in zip(slices, arrays, ends, strict=True)
     }
-    needed = {each.chunk: shares[each.chunk][each.needed] for each in slices}
-    yield RangeSummary(of.partition, len(by_text), needed)
+    yield RangeSummary(of.partition, len(by_text))
     yield RangeTerms(of.partition, packed_terms(encoded.dictionary.take(by_text)))
     yield RangeRanks(of.partition, shares)
 
@@ -121,37 +115,7 @@ class _Texts(Sequence[str]):
         return str(self._array[index].as_py())
 
 
-class Numbering:
-    """The numbers of the store that the driver needs."""
-
-    def __init__(self, merged: Sequence[RangeSummary]) -> None:
-        self._merged = merged
-        # Number 0 is the default graph.
-        self.begins = 1 + np.concatenate(([0], np.cumsum([each.terms for each in merged])))
-        """The first number of each range, and the one behind the last."""
-
-    @property
-    def terms(self) -> int:
-        """The number of terms, the default graph included."""
-        return int(self.begins[-1])
-
-    def of_chunk(self, key: int, needed: Ids) -> "KnownNumbers":
-        """Return the table from a chunk's numbers."""
-        none = np.zeros(0, dtype=np.uint32)
-        parts = [
-            each.needed.get(key, none) + np.uint32(begin)
-            for each, begin in zip(self._merged, self.begins[:-1], strict=True)
-        ]
-        return KnownNumbers(needed, np.concatenate([none, *parts]))
-
-
-class KnownNumbers(NamedTuple):
-    """A chunk's numbers, ascending, with the store's."""
-
-    known: Ids
-    numbers: Ids
-
-    def of(self, numbers: Ids) -> Ids:
-        """Return the store's numbers, or 0 where unknown."""
-        positions = np.searchsorted(np.concatenate(([0], self.known)), numbers)
-        return np.concatenate((np.zeros(1, dtype=np.uint32), self.numbers))[positions]
+def range_begins(merged: Sequence[RangeSummary]) -> list[int]:
+    """Return the number in the store of each range's first term, and the number of all terms."""
+    # Number 0 is the default graph.
+    return list(accumulate((each.terms for each in sorted(merged)), initial=1))

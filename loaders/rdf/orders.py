@@ -17,6 +17,9 @@ from loaders.rdf.scan import ChunkArray, ChunkRows
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.indexing import KeyCode, Keys, distinct_rows
 
+_SAMPLES = 1_000
+_MANY_PREDICATES = 1 << 16
+
 
 class ChunkNumbers(NamedTuple):
     """The numbers in the store of a chunk's terms in one range."""
@@ -71,9 +74,47 @@ def columns_of(rows: ChunkArray) -> dict[str, Ids]:
     return columns
 
 
-def sort_rows(orders: Sequence[OrderRanges], of: Gathered) -> Iterator[Message]:
-    """Translate, sort and cut chunks' rows."""
-    columns = _translated(of.values)
+class TranslatedRows(NamedTuple):
+    """Rows in the numbers of the store."""
+
+    rows: ChunkArray
+
+
+class RowsSample(NamedTuple):
+    """Random rows: a sample of every order; and all predicates, or ``None``: too many to list."""
+
+    rows: ChunkArray
+    predicates: Ids | None
+
+
+def translate_rows(of: Gathered) -> Iterator[RowsSample | TranslatedRows]:
+    """Translate chunks' rows into the numbers of the store."""
+    rows: dict[int, ChunkArray] = {}
+    numbers: defaultdict[int, dict[int, Ids]] = defaultdict(dict)
+    for value in of.values:
+        if isinstance(value, ChunkRows):
+            rows[value.chunk] = value.rows
+        else:
+            numbers[value.chunk][value.range] = value.numbers
+    tables = [np.zeros((4, 0), dtype=np.uint32)]
+    for chunk, table in rows.items():
+        parts = numbers.pop(chunk)
+        # A chunk's terms ascend, and so do the ranges; number 0 is the default graph.
+        table_parts = [np.zeros(1, dtype=np.uint32), *(parts[number] for number in sorted(parts))]
+        tables.append(np.stack(list(columns_of(np.concatenate(table_parts)[table]).values())))
+    whole = np.concatenate(tables, axis=1)
+    count = whole.shape[1]
+    # At random, because data have rhythms; and the same ones where the task is repeated.
+    some = np.random.default_rng(of.partition).integers(0, max(count, 1), min(_SAMPLES, count))
+    predicates = np.unique(whole[1])
+    few = predicates if len(predicates) < _MANY_PREDICATES else None
+    yield RowsSample(whole[:, some], few)
+    yield TranslatedRows(whole if whole[3].any() else whole[:3])
+
+
+def sort_rows(orders: Sequence[OrderRanges], translated: TranslatedRows) -> Iterator[Message]:
+    """Sort and cut translated rows."""
+    columns = columns_of(translated.rows)
     for order in orders:
         keys = distinct_rows(np.sort(order.code.encode(columns)))
         ends = [0, *np.searchsorted(keys, order.cuts).tolist(), len(keys)]
@@ -81,26 +122,6 @@ def sort_rows(orders: Sequence[OrderRanges], of: Gathered) -> Iterator[Message]:
             part = keys[ends[number] : ends[number + 1]]
             if len(part):
                 yield Message(order.first + number, part)
-
-
-def _translated(values: Sequence[ChunkRows | ChunkNumbers]) -> dict[str, Ids]:
-    rows: dict[int, ChunkArray] = {}
-    numbers: defaultdict[int, dict[int, Ids]] = defaultdict(dict)
-    for value in values:
-        if isinstance(value, ChunkRows):
-            rows[value.chunk] = value.rows
-        else:
-            numbers[value.chunk][value.range] = value.numbers
-    tables = []
-    for chunk, table in rows.items():
-        parts = numbers.pop(chunk)
-        # A chunk's terms ascend, and so do the ranges; number 0 is the default graph.
-        table_parts = [np.zeros(1, dtype=np.uint32), *(parts[number] for number in sorted(parts))]
-        tables.append(columns_of(np.concatenate(table_parts)[table]))
-    nothing = [columns_of(np.zeros((4, 0), dtype=np.uint32))]
-    return {
-        letter: np.concatenate([each[letter] for each in tables or nothing]) for letter in "spog"
-    }
 
 
 class SortedRange(NamedTuple):

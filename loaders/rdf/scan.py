@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import IO, NamedTuple, Protocol, TypeAlias
+from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import pyarrow as pa
 from loaders.errors import InputError
 from loaders.rdf.pieces import Piece, PieceReader, Reject
 from loaders.sources.base import StaticSource
-from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.indexing import QuadArrays
 from tpf_server.store.static.rdf_files import QuadTexts
 
@@ -40,7 +39,6 @@ CHUNK_QUADS = 1_000_000
 """Rows with a common dictionary: bounds the memory of a worker."""
 
 _SAMPLES = 256
-_MANY_PREDICATES = 1 << 16
 _REJECT_BYTES = 1 << 20
 
 ChunkArray: TypeAlias = npt.NDArray[np.uint32]
@@ -56,34 +54,20 @@ class ChunkSummary:
         quads: their number, repetitions included.
         term_bytes: of its terms together.
         samples: some of its terms, ascending, at equal distances.
-        rows: random rows: a sample of every order.
-        predicates: their numbers; ``None``: too many to list.
+        graphs: a quad lies in a named graph.
     """
 
     key: int
     quads: int
     term_bytes: int
     samples: tuple[str, ...]
-    rows: ChunkArray
-    predicates: Ids | None
-
-    @property
-    def graphs(self) -> bool:
-        """True where a quad lies in a named graph."""
-        return len(self.rows) == 4
-
-    def needed(self) -> Ids:
-        """Return the numbers that the driver translates, ascending."""
-        numbers = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
-        result = np.unique(np.concatenate(numbers))
-        return result[result > 0]  # the default graph is number 0 everywhere
+    graphs: bool
 
 
 class ChunkTerms(NamedTuple):
-    """A chunk's sorted terms (Arrow), and the numbers of those that the driver needs."""
+    """A chunk's sorted terms (Arrow)."""
 
     chunk: int
-    needed: Ids
     terms: bytes
 
 
@@ -112,39 +96,33 @@ class RejectLines(NamedTuple):
 Staged: TypeAlias = ChunkSummary | ChunkTerms | ChunkRows | RejectLines | PieceSummary
 
 
-class QuadReader(Protocol):
-    """Reads a piece of work."""
-
-    @property
-    def prefixes(self) -> Mapping[str, str]:
-        """Prefix to namespace, once all quads have been read."""
-
-    def quads(self) -> Iterator[QuadTexts]:
-        """The quads."""
-
-
-QuadInput: TypeAlias = Sequence[Callable[[Callable[[Reject], None]], QuadReader]]
-"""Pieces of quads, for workers: each opens a reader, whose malformed parts go to the argument."""
+QuadInput: TypeAlias = Sequence[
+    Callable[[Callable[[Reject], None], dict[str, str]], Iterable[QuadTexts]]
+]
+"""Pieces of quads, for workers: each gives malformed parts to the first argument, and notes its
+prefixes in the second."""
 
 
 def rdf_input(pieces: Iterable[Piece]) -> QuadInput:
     """Return pieces of RDF files as an input."""
-    return [partial(PieceReader, piece) for piece in pieces]
+    return [partial(_quads_of_piece, piece) for piece in pieces]
+
+
+def _quads_of_piece(
+    piece: Piece, reject: Callable[[Reject], None], prefixes: dict[str, str]
+) -> Iterator[QuadTexts]:
+    reader = PieceReader(piece, reject)
+    yield from reader.quads()
+    prefixes |= reader.prefixes
 
 
 def source_input(source: StaticSource, count: int) -> QuadInput:
     """Return the static facts of a source as an input."""
-    return [partial(_SourceReader, source, piece) for piece in source.pieces(count)]
+    return [partial(_quads_of_source, source, piece) for piece in source.pieces(count)]
 
 
-class _SourceReader:
-    def __init__(self, source: StaticSource, piece: str, _reject: Callable[[Reject], None]) -> None:
-        self._source = source
-        self._piece = piece
-        self.prefixes: Mapping[str, str] = {}
-
-    def quads(self) -> Iterator[QuadTexts]:
-        yield from self._source.quads(self._piece)
+def _quads_of_source(source: StaticSource, piece: str, *_: object) -> Iterator[QuadTexts]:
+    return source.quads(piece)
 
 
 def scan(given: QuadInput, strict: bool, chunk_quads: int, number: int) -> Iterator[Staged]:
@@ -154,10 +132,10 @@ def scan(given: QuadInput, strict: bool, chunk_quads: int, number: int) -> Itera
     """
     with tempfile.TemporaryFile() as aside:
         log = RejectLog(aside, strict)
-        reader = given[number](log.reject)
+        prefixes: dict[str, str] = {}
         error = None
         try:
-            rows = iter(reader.quads())
+            rows = iter(given[number](log.reject, prefixes))
             count = 0
             while (quads := QuadArrays()).add(islice(rows, chunk_quads)):
                 yield from _chunk(quads, number << 20 | count)
@@ -167,7 +145,7 @@ def scan(given: QuadInput, strict: bool, chunk_quads: int, number: int) -> Itera
                 raise
             error = str(found)
         yield from map(RejectLines, log.blocks())
-        yield PieceSummary(log.count, dict(reader.prefixes), error)
+        yield PieceSummary(log.count, prefixes, error)
 
 
 class RejectLog:
@@ -196,21 +174,9 @@ class RejectLog:
 def _chunk(quads: QuadArrays, key: int) -> Iterator[Staged]:
     pieces, columns = quads.ranked()
     terms = pa.concat_arrays(pieces).slice(1)
-    if not columns[3].any():
-        del columns[3]
-    rows = np.stack(columns)
+    graphs = bool(columns[3].any())
     step = max(1, len(terms) // _SAMPLES)
-    # At random, because data have rhythms; and the same ones where the task is repeated.
-    some = np.random.default_rng(key).integers(0, len(quads), min(_SAMPLES, len(quads)))
-    predicates = np.unique(rows[1])
-    summary = ChunkSummary(
-        key,
-        len(quads),
-        terms.nbytes,
-        tuple(terms[n].as_py() for n in range(0, len(terms), step)),
-        rows[:, some],
-        predicates if len(predicates) < _MANY_PREDICATES else None,
-    )
-    yield summary
-    yield ChunkTerms(key, summary.needed(), packed_terms(terms))
-    yield ChunkRows(key, rows)
+    samples = tuple(terms[n].as_py() for n in range(0, len(terms), step))
+    yield ChunkSummary(key, len(quads), terms.nbytes, samples, graphs)
+    yield ChunkTerms(key, packed_terms(terms))
+    yield ChunkRows(key, np.stack(columns if graphs else columns[:3]))
