@@ -1,7 +1,7 @@
 """The IRIs of the project, as terms; temporal ones as in Taelman et al. 2016, configurable."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from annotations.terms import Term
 
@@ -39,7 +39,7 @@ def integer(value: int) -> Term:
     return Term(f'"{value}"^^<{XSD_INTEGER}>')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Vocabulary:
     """The predicates that carry time labels and annotations.
 
@@ -90,33 +90,23 @@ class Vocabulary:
         """Link from an annotation graph to the named graph of its fact."""
         return self["graph"]
 
-    @property
+    @cached_property
     def label_predicates(self) -> frozenset[Term]:
         """The predicates of labels; no fact has one of them."""
-        return _label_predicates(self)
+        names = ("expiration", "instant", "interval", "initial", "final")
+        older = ("intervalInitial", "intervalFinal")
+        return frozenset(self[name] for name in (*names, *older))
 
-    @property
+    @cached_property
     def structure_predicates(self) -> frozenset[Term]:
         """The predicates that link a labelled node to its fact, in any method."""
-        return _structure_predicates(self)
+        shared = {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT, RDF_REIFIES}
+        return frozenset(shared | {self.graph, self.singleton_property_of})
 
     @property
     def singleton_property_of(self) -> Term:
         """Link from a singleton property to its property."""
         return Term(f"<{self.singleton}singletonPropertyOf>")
-
-
-@lru_cache(maxsize=16)
-def _label_predicates(vocabulary: Vocabulary) -> frozenset[Term]:
-    names = ("expiration", "instant", "interval", "initial", "final")
-    older = ("intervalInitial", "intervalFinal")
-    return frozenset(vocabulary[name] for name in (*names, *older))
-
-
-@lru_cache(maxsize=16)
-def _structure_predicates(vocabulary: Vocabulary) -> frozenset[Term]:
-    shared = {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT, RDF_REIFIES}
-    return frozenset(shared | {vocabulary.graph, vocabulary.singleton_property_of})
 
 
 DEFAULT_VOCABULARY = Vocabulary()

@@ -1,7 +1,7 @@
 """``tpf-load ldes``: a Linked Data Event Stream, to a file or followed into a dataset."""
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -78,12 +78,7 @@ def held(follower: LdesFollower) -> Iterator[Fact]:
             assert fact.label is not None
             results.setdefault(fact.quad, {})[fact.label.start] = fact
         taken()
-    return _all(results.values())
-
-
-def _all(entries: Iterable[dict[datetime | None, Fact]]) -> Iterator[Fact]:
-    for facts in entries:
-        yield from facts.values()
+    return (fact for facts in results.values() for fact in facts.values())
 
 
 def _cut(facts: dict[datetime | None, Fact], ended: Fact) -> None:

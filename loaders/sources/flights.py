@@ -5,7 +5,6 @@ only: the rules of the departure board are ours.
 """
 
 import csv
-import heapq
 import importlib.util
 import io
 import itertools
@@ -244,19 +243,14 @@ class Flights(Recording):
         span = self._span(windows, start, until)
         if span is None:
             return
-        coming = iter(sorted(windows, key=lambda window: (window[0], window[2].subject)))
-        nearest = next(coming, None)
-        # On the board: by the instant at which each leaves; the number only breaks ties.
-        shown: list[tuple[datetime, int, Flight]] = []
-        order = itertools.count()
+        windows.sort(key=lambda window: (window[0], window[2].subject), reverse=True)
+        shown: list[tuple[datetime, datetime, Flight]] = []
         for number in range(span.polls):
             at = span.start + number * self.period
-            while nearest is not None and nearest[0] <= at:
-                heapq.heappush(shown, (nearest[1], next(order), nearest[2]))
-                nearest = next(coming, None)
-            while shown and shown[0][0] <= at:
-                heapq.heappop(shown)
-            flights = sorted((flight for _, _, flight in shown), key=lambda f: f.subject)
+            while windows and windows[-1][0] <= at:
+                shown.append(windows.pop())
+            shown = [window for window in shown if window[1] > at]
+            flights = sorted((flight for *_, flight in shown), key=lambda f: f.subject)
             quads = tuple(quad for flight in flights for quad in flight.dynamic(at))
             yield FeedBatch(at, at + self.period, quads)
 

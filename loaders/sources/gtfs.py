@@ -62,8 +62,6 @@ class Gtfs:
             for service, _ in hours:
                 if service in services and service not in days:
                     days[service] = services[service].days(*self._day_span())
-        if self.start is None and self.until is None:
-            return sum(count * len(days.get(service, ())) for (service, _), count in hours.items())
         total = 0
         for (service, hour), count in hours.items():
             for day in days.get(service, ()):

@@ -129,7 +129,7 @@ class Realtime:
         self._language = language
         self._schedule = schedule.schedule
         self._timetable = self._schedule.timetable()
-        self._templates = self._schedule.templates()
+        self._templates = self._schedule.frequencies()
         self._platforms = self._schedule.platforms()
 
     def read(self, content: bytes, source: str) -> tuple[Quad, ...]:

@@ -173,7 +173,8 @@ class GtfsSchedule:
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
         """Return the UTC instant of a time of service."""
-        return schedule_instant(day, seconds_of_day, self.zone)
+        noon = datetime(day.year, day.month, day.day, 12, tzinfo=self.zone).astimezone(UTC)
+        return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
 
     def services(self) -> dict[str, ServiceDays]:
         services: defaultdict[str, ServiceDays] = defaultdict(ServiceDays)
@@ -207,10 +208,6 @@ class GtfsSchedule:
             return {trip: in_sequence(stops) for trip, stops in times.items()}
         except ValueError as error:
             raise InputError(str(error), self.tables.place("stop_times.txt")) from None
-
-    def templates(self) -> frozenset[str]:
-        """The trips that are templates of runs (see ``frequencies.txt``)."""
-        return frozenset(self.frequencies())
 
     def platforms(self) -> dict[str, str]:
         """The platform codes of the stops that have one."""
@@ -263,12 +260,6 @@ def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
         if one.sequence == other.sequence:
             raise ValueError(f"stop_sequence {one.sequence} twice, at {one.stop} and {other.stop}")
     return ordered
-
-
-def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
-    """Return the UTC instant of a time of service."""
-    noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
-    return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
 
 
 def runs(
