@@ -274,7 +274,7 @@ class LabelledFacts(Recording):
 
     def _places(self) -> list[InputPlace]:
         if self._place.is_dir():
-            names = sorted(name for name in names_below(self._place) if name.endswith(".nq"))
+            names = [name for name in names_below(self._place) if name.endswith(".nq")]
             if names:
                 return [self._place / name for name in names]
             raise InputError("a folder without .nq files", str(self._place))

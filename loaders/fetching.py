@@ -49,11 +49,6 @@ def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
             raise InputError(f"its next page is elsewhere: {page}", url)
 
 
-def fetched(session: requests.Session, url: str) -> bytes:
-    """Return the body of a successful answer."""
-    return checked_response(session, url).content
-
-
 def checked_response(
     session: requests.Session,
     url: str,

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -297,11 +296,6 @@ class RemotePlace:
         return _joined(self.tree.url, str(self._inside)) if self._inside.parts else self.tree.url
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts of the path, which define the order."""
-        return self._inside.parts
-
-    @property
     def stem(self) -> str:
         return path_in(self._url).stem
 
@@ -317,20 +311,13 @@ class RemotePlace:
         below = self.tree.below(self._inside) if self.tree.is_listed else ()
         return any(each != self._inside for each in below)
 
-    def rglob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """Yield the files below that match a pattern, in order."""
+    def names_below(self) -> Iterator[str]:
+        """Yield the relative paths of the files in the folder."""
         if not self.tree.is_listed:
             raise InputError("a web server does not list files", str(self))
         for each in self.tree.below(self._inside):
-            if each != self._inside and fnmatchcase(each.name, pattern):
-                yield RemotePlace(self.tree, each)
-
-    def glob(self, pattern: str) -> Iterator["RemotePlace"]:
-        """Return the files of `rglob` directly in the folder."""
-        return (each for each in self.rglob(pattern) if each._inside.parent == self._inside)
-
-    def relative_to(self, other: "RemotePlace") -> PurePosixPath:
-        return self._inside.relative_to(other._inside)
+            if each != self._inside:
+                yield str(each.relative_to(self._inside))
 
     def files(self) -> Iterator[RemoteFile]:
         """Return the file, or the folder's files."""
@@ -416,15 +403,14 @@ def size_at(place: InputPlace) -> int:
     return place.stat().st_size
 
 
-def path_parts(place: InputPlace) -> tuple[str, ...]:
-    """The key by which paths are sorted."""
-    return place.parts
-
-
 def names_below(folder: InputPlace) -> list[str]:
-    """Return the relative paths of all files in a folder."""
-    inside = cast("Any", folder).rglob("*")
-    return [str(each.relative_to(folder)) for each in inside if each.is_file()]
+    """Return the relative paths of all files in a folder, in order."""
+    if isinstance(folder, RemotePlace):
+        names = list(folder.names_below())
+    else:
+        inside = (each for each in folder.rglob("*") if each.is_file())
+        names = [str(each.relative_to(folder)) for each in inside]
+    return sorted(names, key=lambda name: PurePosixPath(name).parts)
 
 
 def beside(place: InputPlace, name: str) -> InputPlace:

@@ -24,7 +24,7 @@ from annotations.namespaces import integer
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
-from loaders.places import InputPlace, input_place, on_disk, path_parts
+from loaders.places import InputPlace, input_place, names_below, on_disk
 from loaders.sources.base import LatestReadings, Reading, size_of
 from loaders.sources.reading import instant_in, lines_of, rows
 from tpf_server.store.static.rdf_files import parsed_file
@@ -202,9 +202,11 @@ class CityBench(LatestReadings):
         self.period = period
         if not (self.directory / "static" / _REPOSITORY).is_file():
             raise InputError("no such file", str(self.directory / "static" / _REPOSITORY))
+        streams = self.directory / "streams"
         self._files = {
-            path.stem: path
-            for path in sorted((self.directory / "streams").glob("*.csv"), key=path_parts)
+            name.removesuffix(".csv"): streams / name
+            for name in names_below(streams)
+            if name.endswith(".csv") and "/" not in name
         }
         if not self._files:
             raise InputError("holds no sensor (files like AarhusWeatherData0.csv)", str(directory))

@@ -173,8 +173,7 @@ class GtfsSchedule:
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
         """Return the UTC instant of a time of service."""
-        noon = datetime(day.year, day.month, day.day, 12, tzinfo=self.zone).astimezone(UTC)
-        return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
+        return schedule_instant(day, seconds_of_day, self.zone)
 
     def services(self) -> dict[str, ServiceDays]:
         services: defaultdict[str, ServiceDays] = defaultdict(ServiceDays)
@@ -260,6 +259,12 @@ def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
         if one.sequence == other.sequence:
             raise ValueError(f"stop_sequence {one.sequence} twice, at {one.stop} and {other.stop}")
     return ordered
+
+
+def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
+    """Return the UTC instant of a time of service."""
+    noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
+    return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
 
 
 def runs(

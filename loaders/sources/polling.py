@@ -1,8 +1,8 @@
 """Feeds of messages: recorded, or polled at a URL."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import count, islice
 from threading import Event
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 
@@ -11,8 +11,8 @@ import requests
 from annotations.clock import Clock
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
-from loaders.fetching import MAX_MESSAGE, fetched, fetched_pages
-from loaders.places import InputPlace, input_place, path_parts, size_at
+from loaders.fetching import MAX_MESSAGE, fetched_pages
+from loaders.places import InputPlace, input_place, names_below, size_at
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, Recording, until_next
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
@@ -71,7 +71,8 @@ class RecordedMessages(RecordedPolls[InputPlace]):
         recorded_at = input_place(path)
         files: Iterable[InputPlace] = [recorded_at]
         if recorded_at.is_dir():
-            files = sorted(recorded_at.rglob(f"*{messages.suffix}"), key=path_parts)
+            names = names_below(recorded_at)
+            files = [recorded_at / name for name in names if name.endswith(messages.suffix)]
         polls: dict[datetime, InputPlace] = {}
         for file in files:
             # Two polls with one timestamp are the same message.
@@ -151,7 +152,7 @@ class Poller(Feed):
         succeeded = False
         clock, cancelled, failed, most = self._live
         following = clock.now() if start is None else start
-        for _ in itertools.count() if most is None else range(most):
+        for _ in count() if most is None else range(most):
             if not clock.wait_until(following, cancelled):
                 break
             now = clock.now()
@@ -174,12 +175,8 @@ class Poller(Feed):
             raise InputError("every poll failed", self._url)
 
     def _statements(self) -> Iterator[Quad]:
-        if self._told is not None:
-            content = fetched(self._session, self._url)
-            self._period = self._told(content, self._url)
+        pages = fetched_pages(self._session, self._url)
+        for content in pages if self._paged else islice(pages, 1):
+            if self._told is not None:
+                self._period = self._told(content, self._url)
             yield from self._read(content, self._url)
-        elif self._paged:
-            for content in fetched_pages(self._session, self._url):
-                yield from self._read(content, self._url)
-        else:
-            yield from self._read(fetched(self._session, self._url), self._url)

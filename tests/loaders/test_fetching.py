@@ -7,7 +7,7 @@ import requests
 
 from loaders import fetching
 from loaders.errors import InputError
-from loaders.fetching import checked_response, fetched, fetched_pages, host_parts
+from loaders.fetching import checked_response, fetched_pages, host_parts
 from tests.loaders.facts_server import listening
 from tests.support.eventually import eventually
 
@@ -40,7 +40,7 @@ def session() -> Iterator[requests.Session]:
 def test_an_answer_that_leads_to_no_url(session: requests.Session, page: Page, reason: str) -> None:
     with listening(page) as origin:
         with pytest.raises(InputError) as caught:
-            fetched(session, origin)
+            checked_response(session, origin)
         assert str(caught.value).startswith(f"{origin}: ")
     assert reason in str(caught.value)
 
@@ -68,7 +68,7 @@ def test_a_request_that_was_given_up_ends(
     with listening(drip) as origin:
         try:
             with pytest.raises(InputError, match="no complete answer"):
-                fetched(session, origin)
+                checked_response(session, origin)
             eventually(lambda: not any("_ask" in each.name for each in threading.enumerate()))
         finally:
             released.set()
