@@ -296,10 +296,6 @@ class RemotePlace:
         return _joined(self.tree.url, str(self._inside)) if self._inside.parts else self.tree.url
 
     @property
-    def stem(self) -> str:
-        return path_in(self._url).stem
-
-    @property
     def suffix(self) -> str:
         return path_in(self._url).suffix
 

@@ -175,6 +175,7 @@ def replay(
         StateError: see `read_state`.
         ReplayError: the labels end before the server can take them.
     """
+    cancelled = cancelled or Event()
     state, start = _resume(feed, publisher, clock, settings)
     batches = iter(feed.batches(start, settings.until))
     done = facts = retries = 0
@@ -184,13 +185,13 @@ def replay(
     timeline = TimeShift(first.at, clock.now(), settings.speed)
     paced = settings.speed != float("inf")
     for batch in chain((first,), batches):
-        if cancelled is not None and cancelled.is_set():
-            return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
+        if cancelled.is_set():
+            break
         if not batch.quads:
             continue
         batch = _with_time(batch, settings)
         if paced and not _await(batch, timeline, clock, settings, cancelled):
-            return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
+            break
         identifier = batch_id(feed.name, state.run, batch.at)
         try:
             label, attempts = _publish(
@@ -202,8 +203,8 @@ def replay(
             batch.refused(str(error))
             continue
         except ServerUnreachableError:
-            if cancelled is not None and cancelled.is_set():
-                return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
+            if cancelled.is_set():
+                break
             raise
         done += 1
         facts += len(batch.quads)
@@ -214,7 +215,9 @@ def replay(
         report.done(done)
         if on_batch is not None:
             on_batch(batch, label)
-    return ReplaySummary(done, facts, retries, timeline.slipped, completed=True)
+    else:
+        return ReplaySummary(done, facts, retries, timeline.slipped, completed=True)
+    return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
 
 
 def _with_time(batch: FeedBatch, settings: ReplaySettings) -> FeedBatch:
@@ -230,7 +233,7 @@ def _await(
     timeline: TimeShift,
     clock: Clock,
     settings: ReplaySettings,
-    cancelled: Event | None,
+    cancelled: Event,
 ) -> bool:
     due = timeline.present(batch.at)
     lag = clock.now() - due
@@ -248,7 +251,7 @@ def _publish(
     timeline: TimeShift,
     clock: Clock,
     settings: ReplaySettings,
-    cancelled: Event | None,
+    cancelled: Event,
 ) -> tuple[Label, int]:
     attempts = 0
     for _ in range(_LABELS):

@@ -14,7 +14,7 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.load_feeds import Push, write_or_publish
 from loaders.commands.options import grouped
-from loaders.distributed.static_lines import load_lines
+from loaders.distributed.facts import load_lines
 from loaders.errors import InputError, OutputError
 from loaders.outputs import check_output, output_path
 from loaders.places import path_in, without_secrets

@@ -1,4 +1,7 @@
-"""The labelled facts and streams of a feed by Spark, byte for byte those of one process.
+"""What a source says as files, by Spark or in one process: static facts, streams, labelled facts.
+
+Static facts go into a directory of N-Triples files, and of N-Quads where some are in named graphs.
+Labelled facts are byte for byte those of one process.
 
 Workers sort statements into *shares* by subject and predicate; a task labels a share and knows the
 positions of its facts in the history; a task sorts the facts in a range of positions.
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from secrets import token_hex
@@ -43,11 +46,11 @@ from loaders.dynamic import (
     placed_history,
     publish_history,
 )
-from loaders.outputs import line_of, written
+from loaders.outputs import directory_aside, line_of, written
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher, element_lines
 from loaders.rdf.flow import Flow, Flows, Gathered, Message
-from loaders.sources.base import Feed, LatestReadings, Recording
+from loaders.sources.base import Feed, LatestReadings, Recording, StaticSource
 from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
@@ -60,8 +63,63 @@ _PER_CORE: Final = 2
 """Parts of a feed, and shares of its statements."""
 _CHUNK: Final = 50_000
 """Statements that a task of parsing holds."""
+_LINES: Final = 20_000
+"""That a task holds before it sends them."""
 _NOTHING = Quad(Term(""), Term(""), Term(""), Term(""))
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class LoadSummary(NamedTuple):
+    """The numbers of written triples and files."""
+
+    triples: int
+    files: int
+
+
+def load_lines(
+    source: StaticSource,
+    output: Path,
+    context: "SparkContext | None",
+    replace: bool = False,
+    report: Report = SILENT,
+) -> LoadSummary:
+    """Write the static facts: every executor its files, where it reaches the output."""
+    with (
+        directory_aside(output, replace) as aside,
+        TemporaryDirectory(prefix="tpf-load-") as work,
+        Flows(context, report) as flows,
+    ):
+        pieces = source.pieces(max(8, 2 * flows.cores))
+        read = partial(_lines, shipped(context, source, Path(work)), flows.cores)
+        writer = FileWriter(context, aside)
+        lines = flows.of(pieces).map(read).exchanged(flows.cores)
+        files = lines.map(partial(_line_file, writer))
+        counts = writer.take(files, f"reading {source.name}")
+        for number, name in enumerate(counts):
+            (aside / name).rename(aside / f"part-{number:05}.{name.rpartition('.')[2]}")
+    return LoadSummary(sum(counts.values()), len(counts))
+
+
+def _lines(opened: Opener[StaticSource], files: int, piece: str) -> Iterator[Message]:
+    with opened() as source:
+        quads = source.quads(piece)
+        while some := list(islice(quads, _LINES)):
+            shares: defaultdict[int, dict[str, bool]] = defaultdict(dict)
+            for quad in some:
+                line = line_of(quad)
+                shares[crc32(line.encode()) % files][line] = bool(quad.graph)
+            yield from (Message(*share) for share in shares.items())
+
+
+def _line_file(writer: FileWriter, of: Gathered) -> Iterator[FilePiece]:
+    lines: dict[str, bool] = {}
+    for each in of.values:
+        lines |= each
+    # The first file is there even if there are no facts.
+    if lines or not of.partition:
+        suffix = "nq" if any(lines.values()) else "nt"
+        texts = (f"{line}\n" for line in sorted(lines))
+        yield from writer.put(f".{of.partition:05}.{suffix}", texts)
 
 
 def write_streams(

@@ -15,8 +15,7 @@ import pytest
 
 from annotations.methods import METHODS
 from loaders import places
-from loaders.distributed.facts import write_facts_spark
-from loaders.distributed.static_lines import load_lines
+from loaders.distributed.facts import load_lines, write_facts_spark
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
 from loaders.places import RemotePlace, input_place

@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 
 from annotations.terms import Quad, Term
-from loaders.distributed.static_lines import load_lines
+from loaders.distributed.facts import load_lines
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
 from loaders.sources.base import StaticSource
