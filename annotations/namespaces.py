@@ -39,6 +39,10 @@ def integer(value: int) -> Term:
     return Term(f'"{value}"^^<{XSD_INTEGER}>')
 
 
+def _temporal(name: str) -> "cached_property[Term]":
+    return cached_property(lambda vocabulary: vocabulary[name])
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The predicates that carry time labels and annotations.
@@ -49,46 +53,27 @@ class Vocabulary:
     temporal: str = TEMPORAL
     singleton: str = SINGLETON
 
+    expiration = _temporal("expiration")
+    """Instant at which the subject stops being valid."""
+    instant = _temporal("instant")
+    """The only instant at which the subject is valid; written for a page's labels only."""
+    interval = _temporal("interval")
+    """Points to the node that carries `initial` and `final`."""
+    initial = _temporal("initial")
+    final = _temporal("final")
+    # Older forms, on the labelled node; read, never written.
+    interval_initial = _temporal("intervalInitial")
+    interval_final = _temporal("intervalFinal")
+    graph = _temporal("graph")
+    """Link from an annotation graph to the named graph of its fact."""
+
     def __getitem__(self, name: str) -> Term:
         return Term(f"<{self.temporal}{name}>")
 
-    @property
-    def expiration(self) -> Term:
-        """Instant at which the subject stops being valid."""
-        return self["expiration"]
-
-    @property
-    def instant(self) -> Term:
-        """The only instant at which the subject is valid; written for a page's labels only."""
-        return self["instant"]
-
-    @property
-    def interval(self) -> Term:
-        """Points to the node that carries `initial` and `final`."""
-        return self["interval"]
-
-    @property
-    def initial(self) -> Term:
-        return self["initial"]
-
-    @property
-    def final(self) -> Term:
-        return self["final"]
-
-    @property
-    def interval_initial(self) -> Term:
-        """Older form of `initial`, on the labelled node; read, never written."""
-        return self["intervalInitial"]
-
-    @property
-    def interval_final(self) -> Term:
-        """Older form of `final`, on the labelled node; read, never written."""
-        return self["intervalFinal"]
-
-    @property
-    def graph(self) -> Term:
-        """Link from an annotation graph to the named graph of its fact."""
-        return self["graph"]
+    @cached_property
+    def singleton_property_of(self) -> Term:
+        """Link from a singleton property to its property."""
+        return Term(f"<{self.singleton}singletonPropertyOf>")
 
     @cached_property
     def label_predicates(self) -> frozenset[Term]:
@@ -102,11 +87,6 @@ class Vocabulary:
         """The predicates that link a labelled node to its fact, in any method."""
         shared = {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT, RDF_REIFIES}
         return frozenset(shared | {self.graph, self.singleton_property_of})
-
-    @property
-    def singleton_property_of(self) -> Term:
-        """Link from a singleton property to its property."""
-        return Term(f"<{self.singleton}singletonPropertyOf>")
 
 
 DEFAULT_VOCABULARY = Vocabulary()

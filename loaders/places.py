@@ -385,11 +385,15 @@ def content_of(place: InputPlace) -> bytes:
 
 def json_in(place: InputPlace) -> Any:
     """Read a file of JSON; raise errors as `InputError`."""
-    content = content_of(place)
+    return parsed_json(content_of(place), str(place))
+
+
+def parsed_json(content: bytes, source: str) -> Any:
+    """Parse JSON; raise errors as `InputError`."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON ({error})", str(place)) from None
+        raise InputError(f"not JSON ({error})", source) from None
 
 
 def size_at(place: InputPlace) -> int:

@@ -3,7 +3,6 @@
 A document holds for its `ttl`: that is how long its facts are labelled, and when it is read next.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -15,6 +14,7 @@ from annotations.namespaces import XSD, integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from loaders.places import parsed_json
 from loaders.sources.gtfs import GEO
 
 GBFS: Final = "https://w3id.org/gbfs#"
@@ -127,10 +127,7 @@ class Gbfs:
 
 
 def _document(content: bytes, source: str) -> Mapping[str, Any]:
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON ({error})", source) from None
+    document = parsed_json(content, source)
     if not isinstance(document, dict):
         raise InputError("not a GBFS document: no object", source)
     return document
