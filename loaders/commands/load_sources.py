@@ -132,7 +132,7 @@ def citybench(
 ) -> None:
     """CityBench: the sensors of Aarhus, and what they observe."""
     pace = None if period is None else timedelta(seconds=period)
-    _load(lambda: CityBench(path, span.start, span.until, pace), static, span, dynamic, job)
+    _load(lambda: CityBench(path, span.start, pace), static, span, dynamic, job)
 
 
 @grouped

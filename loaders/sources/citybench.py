@@ -193,12 +193,10 @@ class CityBench(LatestReadings):
         self,
         directory: str | InputPlace,
         start: datetime | None = None,
-        until: datetime | None = None,
         period: timedelta | None = None,
     ) -> None:
         self.directory = input_place(directory)
         self.start = start
-        self.until = until
         self.period = period
         if not (self.directory / "static" / _REPOSITORY).is_file():
             raise InputError("no such file", str(self.directory / "static" / _REPOSITORY))
@@ -237,7 +235,6 @@ class CityBench(LatestReadings):
         self, stream: str, start: datetime | None, until: datetime | None
     ) -> Iterator[Reading]:
         start = self.start if start is None else start
-        until = self.until if until is None else until
         first = start
         if first is None and (stream == LOCATIONS or self.period is not None):
             first = self._first()

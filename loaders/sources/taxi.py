@@ -91,8 +91,6 @@ class Taxi(Recording):
         start: datetime | None,
         until: datetime | None,
     ) -> Iterator[Reading]:
-        start = self.start if start is None else start
-        until = self.until if until is None else until
         for at, trip in self._trips(start, until):
             yield Reading(at, trip)
 

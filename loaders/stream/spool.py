@@ -4,6 +4,7 @@ The list of a micro-batch is written first, so that a crash leaves no files behi
 """
 
 import hashlib
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -65,18 +66,16 @@ class Spool:
         troubled: Callable[[str], None],
     ) -> bool:
         """Write a message, retrying until there is room; return success."""
-        reported = False
-        while True:
+        for attempt in itertools.count():
             try:
                 self.land(topic, payload, again)
-            except OSError as error:
-                if not reported:
-                    troubled(f"{self.directory}: {error.strerror or error}; trying again")
-                    reported = True
-                if leaving.wait(_PAUSE_SECONDS):
-                    return False
-            else:
                 return True
+            except OSError as error:
+                if not attempt:
+                    troubled(f"{self.directory}: {error.strerror or error}; trying again")
+            if leaving.wait(_PAUSE_SECONDS):
+                break
+        return False
 
     def batch_done(self, number: int, names: Sequence[str]) -> None:
         """Note a micro-batch's files; remove those of earlier ones."""
