@@ -295,27 +295,23 @@ class Flights(Recording):
         shares: int = 1,
         beginnings: tuple[str, ...] = ("",),
     ) -> Iterator[tuple[int, dict[str, str]]]:
+        source = str(self.directory / name)
         with self._open(name) as text:
-            numbered = lines_of(text, str(self.directory / name))
+            numbered = lines_of(text, source)
             header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
-            if missing := set(columns) - set(header):
-                raise InputError(
-                    f"no column {', '.join(sorted(missing))}", str(self.directory / name), 1
-                )
+            if missing := sorted(set(columns) - set(header)):
+                raise InputError(f"no column {', '.join(missing)}", source, 1)
             picked = operator.itemgetter(*map(header.index, columns))
             if header[:3] != ["year", "month", "day"]:
                 beginnings = ("",)
             for line, content in itertools.islice(numbered, share, None, shares):
                 if not content.startswith(beginnings):
                     continue
-                with row_of(str(self.directory / name), line):
+                with row_of(source, line):
                     row = next(csv.reader((content,)), [])
                 if len(row) != len(header):
-                    raise InputError(
-                        f"{len(row)} values in a table of {len(header)} columns",
-                        str(self.directory / name),
-                        line,
-                    )
+                    reason = f"{len(row)} values in a table of {len(header)} columns"
+                    raise InputError(reason, source, line)
                 yield line, dict(zip(columns, picked(row), strict=True))
 
     @contextmanager
