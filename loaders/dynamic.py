@@ -26,7 +26,7 @@ from loaders.outputs import line_of
 from loaders.places import InputPlace, content_of, input_place, names_below
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher
-from loaders.sources.base import Feed, FeedBatch, Recording
+from loaders.sources.base import Feed, FeedBatch
 from tpf_server.store.static.ox_terms import read_quads
 
 # The history of what a feed says: each statement with the interval in which it holds.
@@ -239,7 +239,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _NAMING: Final = Naming("urn:fact:", "")
 
 
-class LabelledFacts(Recording):
+class LabelledFacts(Feed):
     """The facts of N-Quads files as a feed: each is told when it begins to hold.
 
     A path of a file, or of a folder of them; all are held in memory, as they are ordered by when

@@ -33,7 +33,7 @@ from loaders.dynamic import (
 from loaders.outputs import parts_folder, put_where_wanted
 from loaders.progress import Report
 from loaders.publisher import Publisher, is_stream
-from loaders.sources.base import Feed, Recording, size_of
+from loaders.sources.base import Feed, size_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -63,15 +63,14 @@ class DynamicOutputs:
         if not self.requested:
             return
         feed = make_source()
-        measured = isinstance(feed, Recording)
-        if not measured:
+        if feed.live:
             if work.engine is LoadEngine.SPARK:
                 raise typer.BadParameter("Spark writes recordings, not live feeds")
             work = replace(work, engine=LoadEngine.LOCAL)
         feeds = chain((feed,), iter(make_source, None))
         work.run(
             feed.name,
-            size_of(input_places(feed)) if measured and work.engine is LoadEngine.AUTO else 0,
+            size_of(input_places(feed)) if not feed.live and work.engine is LoadEngine.AUTO else 0,
             lambda context, report: self._written(feeds, span, report, context),
             timed=False,
         )
@@ -105,13 +104,11 @@ class DynamicOutputs:
                 if context is None:
                     file = f"{getattr(folder, 'url', folder)}/part-00000.nq"
                     return self._write_facts(file, feed, span, report, None)
-                assert isinstance(feed, Recording)
                 parts = write_parts_spark(feed, folder, method, naming, context, instants, report)
                 return sum(parts.values())
         with put_where_wanted(output) as path:
             if context is None:
                 return write_facts(feed, path, method, naming, *instants, report)
-            assert isinstance(feed, Recording)
             return write_facts_spark(feed, path, method, naming, context, instants, report)
 
     def _publish(
@@ -129,5 +126,4 @@ class DynamicOutputs:
                 report.stage(f"publishing {feed.name}")
                 run = f"history-{token_hex(12)}"
                 return publish_history(history(feed.batches(*instants)), publisher, run)
-            assert isinstance(feed, Recording)
             return publish_history_spark(feed, publisher, context, instants, report)

@@ -14,7 +14,7 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.load_feeds import Push, write_or_publish
 from loaders.commands.options import grouped
-from loaders.distributed.facts import load_lines
+from loaders.distributed.facts import load_as_lines
 from loaders.errors import InputError, OutputError
 from loaders.outputs import check_output, output_path
 from loaders.places import path_in, without_secrets
@@ -237,7 +237,7 @@ def _load_lines(make_source: Callable[[], StaticSource], output: str, job: optio
     source = make_source()
 
     def load(context: "SparkContext | None", report: Report) -> list[str]:
-        summary = load_lines(source, path, context, job.replace, report)
+        summary = load_as_lines(source, path, context, job.replace, report)
         triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
         nothing = [] if summary.triples else [options.NO_TRIPLES]
         return [*nothing, f"{triples} in {files} in {path}"]

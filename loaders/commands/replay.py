@@ -17,7 +17,7 @@ from loaders.errors import SettingError
 from loaders.progress import shown_on
 from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
-from loaders.sources.base import Recording
+from loaders.sources.base import Feed
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.irail import Irail
@@ -51,7 +51,7 @@ class Replay:
             raise SettingError(f"{path} is no recording: tpf-load polls it, with --push")
         self.run(lambda: RecordedMessages(path, make(), timedelta(seconds=period)), url)
 
-    def run(self, make_feed: Callable[[], Recording], url: str) -> None:
+    def run(self, make_feed: Callable[[], Feed], url: str) -> None:
         settings = ReplaySettings(
             self.speed, self.start, self.until, self.label.for_url(url), self.original,
             timedelta(seconds=self.lead), self.state, self.clock, time_zone(self.zone),

@@ -50,7 +50,7 @@ from loaders.outputs import directory_aside, line_of, written
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher, element_lines
 from loaders.rdf.flow import Flow, Flows, Gathered, Message
-from loaders.sources.base import Feed, LatestReadings, Recording, StaticSource
+from loaders.sources.base import Feed, LatestReadings, StaticSource
 from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class LoadSummary(NamedTuple):
     files: int
 
 
-def load_lines(
+def load_as_lines(
     source: StaticSource,
     output: Path,
     context: "SparkContext | None",
@@ -163,7 +163,7 @@ def _write_stream(
 
 
 def write_facts_spark(
-    feed: Recording,
+    feed: Feed,
     target: Path,
     method: Method,
     naming: Naming,
@@ -181,7 +181,7 @@ def write_facts_spark(
 
 
 def write_parts_spark(
-    feed: Recording,
+    feed: Feed,
     folder: Path | RemoteFolder,
     method: Method,
     naming: Naming,
@@ -202,7 +202,7 @@ def write_parts_spark(
 
 
 def publish_history_spark(
-    feed: Recording,
+    feed: Feed,
     publisher: Publisher,
     context: "SparkContext | None",
     span: _Span,
@@ -251,7 +251,7 @@ class _History(NamedTuple):
 
 
 def _by_share(
-    feed: Recording,
+    feed: Feed,
     context: "SparkContext | None",
     span: _Span,
     report: Report,
@@ -274,7 +274,7 @@ def _by_share(
         return work(by_share, shares, _History(_all_instants(instants, feed), latest))
 
 
-def _all_instants(told: list[_Instants], feed: Recording) -> list[tuple[int, int]]:
+def _all_instants(told: list[_Instants], feed: Feed) -> list[tuple[int, int]]:
     batches = {batch for each in told for batch in each.batches}
     if not isinstance(feed, LatestReadings):
         return sorted(batches)
@@ -287,7 +287,7 @@ def _all_instants(told: list[_Instants], feed: Recording) -> list[tuple[int, int
 
 
 def _read_part(
-    opened: Opener[Recording], shares: int, numbered: tuple[int, FeedPart]
+    opened: Opener[Feed], shares: int, numbered: tuple[int, FeedPart]
 ) -> Iterator[_Instants | _Said]:
     number, part = numbered
     instants: list[tuple[int, int]] = []

@@ -29,7 +29,7 @@ from loaders.jobs import rows_of
 from loaders.outputs import output_errors, written
 from loaders.places import InputPlace, RemotePlace
 from loaders.rdf.flow import Flow
-from loaders.sources.base import Feed, LatestReadings, Recording
+from loaders.sources.base import Feed, LatestReadings
 from tpf_server.store.static.file_systems import RemoteFolder
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ def feed_parts(
         return [FeedPart(number, start, until) for number, _ in enumerate(feed.streams())]
     if count == 1:
         return [FeedPart(None, start, until)]
-    assert isinstance(feed, Recording)
     span = feed.span(start, until)
     if span is None:
         return []
@@ -106,7 +105,7 @@ def feed_parts(
     return [FeedPart(None, *ends) for ends in pairwise(cuts)]
 
 
-def timed_statements(feed: Recording, part: FeedPart) -> Iterator[TimedStatements]:
+def timed_statements(feed: Feed, part: FeedPart) -> Iterator[TimedStatements]:
     """Return the statements of a part by time."""
     if part.stream is None:
         for batch in feed.batches(part.start, part.until):

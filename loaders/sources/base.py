@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 from annotations.instants import shifted
 from annotations.labels import Expiration, Fact, Interval, Labelling
@@ -115,13 +115,24 @@ class Reading(NamedTuple):
 
 
 class Feed(ABC):
-    """Something that speaks from time to time; as a stream, a batch is a reading."""
+    """Something that speaks from time to time; as a stream, a batch is a reading.
+
+    A `live` one is read once, as it speaks.
+    """
 
     name: str
+    live: ClassVar[bool] = False
 
     @abstractmethod
     def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
         """Yield batches from `start` to before `until`."""
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """Return the span of `batches`, if there are any."""
+        spans = [(batch.at, batch.end) for batch in self.batches(start, until)]
+        if not spans:
+            return None
+        return FeedSpan(spans[0][0], max(end for _, end in spans), len(spans))
 
     def streams(self) -> Sequence[str]:
         """The names of the streams."""
@@ -137,18 +148,7 @@ class Feed(ABC):
         return (Reading(batch.at, batch.quads) for batch in self.batches(start, until))
 
 
-class Recording(Feed):
-    """A feed that is read again and again, with a known span."""
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """Return the span of `batches`, if there are any."""
-        spans = [(batch.at, batch.end) for batch in self.batches(start, until)]
-        if not spans:
-            return None
-        return FeedSpan(spans[0][0], max(end for _, end in spans), len(spans))
-
-
-class LatestReadings(Recording):
+class LatestReadings(Feed):
     """Streams, and the latest readings of all at every reading as a feed."""
 
     last_holds: timedelta

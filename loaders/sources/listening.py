@@ -38,6 +38,8 @@ class Listener(Feed):
         SettingError: no such URL, or a network address without a token.
     """
 
+    live = True
+
     def __init__(
         self,
         name: str,

@@ -13,7 +13,7 @@ from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, fetched_pages
 from loaders.places import InputPlace, input_place, names_below, size_at
-from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, Recording, until_next
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, until_next
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
 
@@ -32,7 +32,7 @@ class MessageFormat(Protocol):
         """Return when a message was made."""
 
 
-class RecordedPolls(Recording, Generic[ItemT]):
+class RecordedPolls(Feed, Generic[ItemT]):
     """Items by poll, each until the next, the last for `last`."""
 
     def __init__(self, items: Mapping[datetime, ItemT], last: timedelta) -> None:
@@ -120,6 +120,8 @@ class Poller(Feed):
 
     A failed poll gives no batch: earlier facts end as planned. The period may be told by answers.
     """
+
+    live = True
 
     def __init__(
         self,

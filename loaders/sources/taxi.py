@@ -24,7 +24,7 @@ from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import FeedBatch, Reading, Recording, size_of, until_next
+from loaders.sources.base import Feed, FeedBatch, Reading, size_of, until_next
 from loaders.sources.reading import instant_in, rows
 
 TAXI = "http://example.org/taxi#"
@@ -43,7 +43,7 @@ _NUMBERS = tuple(
 )  # fmt: skip
 
 
-class Taxi(Recording):
+class Taxi(Feed):
     """Taxi trips."""
 
     name = "taxi"

@@ -15,7 +15,7 @@ import pytest
 
 from annotations.methods import METHODS
 from loaders import places
-from loaders.distributed.facts import load_lines, write_facts_spark
+from loaders.distributed.facts import load_as_lines, write_facts_spark
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
 from loaders.places import RemotePlace, input_place
@@ -185,8 +185,8 @@ def test_workers_fetch_static_data(
     spark: Any, disk: Path, remote: ObjectStore, tmp_path: Path
 ) -> None:
     root = put(disk, remote)
-    load_lines(Gtfs(disk / "feed.zip"), tmp_path / "one", None)
-    load_lines(Gtfs(f"{root}/feed.zip"), tmp_path / "two", spark)
+    load_as_lines(Gtfs(disk / "feed.zip"), tmp_path / "one", None)
+    load_as_lines(Gtfs(f"{root}/feed.zip"), tmp_path / "two", spark)
     texts = [
         sorted("".join(f.read_text() for f in (tmp_path / n).iterdir()).splitlines())
         for n in ("one", "two")

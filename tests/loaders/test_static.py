@@ -8,7 +8,7 @@ import pyoxigraph as ox
 import pytest
 
 from annotations.terms import Quad, Term
-from loaders.distributed.facts import load_lines
+from loaders.distributed.facts import load_as_lines
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
 from loaders.sources.base import StaticSource
@@ -53,7 +53,7 @@ def lines_in(directory: Path) -> list[str]:
 
 def test_one_process_writes_every_fact_once(tmp_path: Path) -> None:
     source = Numbers()
-    summary = load_lines(source, tmp_path / "out", None)
+    summary = load_as_lines(source, tmp_path / "out", None)
     lines = lines_in(tmp_path / "out")
     wanted = {line_of(t) for piece in source.pieces(8) for t in source.quads(piece)}
     assert sorted(lines) == sorted(wanted)
@@ -81,8 +81,8 @@ def sources(tmp_path: Path) -> list[StaticSource]:
 @pytest.mark.xdist_group("spark")
 def test_spark_writes_the_same_facts(spark: Any, tmp_path: Path) -> None:
     for number, source in enumerate(sources(tmp_path)):
-        one = load_lines(source, tmp_path / f"local{number}", None)
-        other = load_lines(source, tmp_path / f"spark{number}", spark)
+        one = load_as_lines(source, tmp_path / f"local{number}", None)
+        other = load_as_lines(source, tmp_path / f"spark{number}", spark)
         local = lines_in(tmp_path / f"local{number}")
         assert sorted(lines_in(tmp_path / f"spark{number}")) == sorted(local)
         assert one.triples == other.triples == len(local) > 0
@@ -93,28 +93,28 @@ def test_spark_writes_the_same_facts(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.xdist_group("spark")
 def test_a_mistake_met_by_a_worker_is_named(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^table\.csv, line 7: a mistake$"):
-        load_lines(Broken(), tmp_path / "out", spark)
+        load_as_lines(Broken(), tmp_path / "out", spark)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_load_leaves_the_old_output(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    load_lines(Numbers(), output, None)
+    load_as_lines(Numbers(), output, None)
     before = lines_in(output)
     with pytest.raises(InputError, match="line 7: a mistake"):
-        load_lines(Broken(), output, None, replace=True)
+        load_as_lines(Broken(), output, None, replace=True)
     assert lines_in(output) == before
     assert list(tmp_path.iterdir()) == [output]
 
 
 def test_an_output_is_replaced_only_when_told(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    load_lines(Numbers(), output, None)
+    load_as_lines(Numbers(), output, None)
     (output / "note.txt").write_text("keep me")
     with pytest.raises(OutputError, match="out exists already"):
-        load_lines(Numbers(), output, None)
+        load_as_lines(Numbers(), output, None)
     assert (output / "note.txt").exists()
-    load_lines(Numbers(), output, None, replace=True)
+    load_as_lines(Numbers(), output, None, replace=True)
     assert not (output / "note.txt").exists()
     assert list(tmp_path.iterdir()) == [output]
 
@@ -122,6 +122,6 @@ def test_an_output_is_replaced_only_when_told(tmp_path: Path) -> None:
 def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="not a directory"):
-        load_lines(Numbers(), tmp_path / "file", None, replace=True)
+        load_as_lines(Numbers(), tmp_path / "file", None, replace=True)
     with pytest.raises(OutputError):
-        load_lines(Numbers(), tmp_path / "file" / "below", None)
+        load_as_lines(Numbers(), tmp_path / "file" / "below", None)

@@ -33,7 +33,7 @@ from loaders.progress import SILENT
 from loaders.publisher import Publisher
 from loaders.rdf import flow
 from loaders.rdf.flow import Flow, Flows, Gathered
-from loaders.sources.base import FeedBatch, FeedSpan, LatestReadings, Reading, Recording
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, LatestReadings, Reading
 from loaders.sources.citybench import CityBench
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
@@ -53,7 +53,7 @@ NAMING = naming_of("http://h/x")
 FIRST = 1417772214687
 
 
-class Spoken(Recording):
+class Spoken(Feed):
     """A feed out of a list of batches."""
 
     name = "spoken"
@@ -107,7 +107,7 @@ def sensors(draw: st.DrawFn) -> Sensors:
     return Sensors(said)
 
 
-def in_this_process(feed: Recording, shares: int, count: int, chunk: int) -> list[str]:
+def in_this_process(feed: Feed, shares: int, count: int, chunk: int) -> list[str]:
     """Run the tasks of a feed in any order, and have the driver write their texts."""
     chance = random.Random(f"{shares} {count} {chunk}")
 
@@ -142,7 +142,7 @@ def cluster_writer(_: Any, folder: Path) -> FileWriter:
     return FileWriter(Cluster(), folder)  # type: ignore[arg-type]
 
 
-def lines(feed: Recording) -> list[str]:
+def lines(feed: Feed) -> list[str]:
     """Return the lines of one process."""
     return [
         line_of(quad)
@@ -178,7 +178,7 @@ def long_day(path: Path, polls: int, departures: int = 3) -> Path:
     )
 
 
-def sources(root: str) -> Iterator[Recording]:
+def sources(root: str) -> Iterator[Feed]:
     yield Irail(f"{root}/long")
     yield CityBench(f"{root}/city")
     yield RecordedMessages(f"{root}/rt", Realtime(Gtfs(f"{root}/feed.zip")))
