@@ -1,6 +1,7 @@
 """Symmetric hash join: a change of either side probes what the other holds."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from annotations.terms import Variable
@@ -9,14 +10,13 @@ from tpf_client.dataflow.changes import (
     Change,
     LookupSource,
     Schema,
-    Sink,
     Solution,
     column_numbers,
     projection,
     selection,
 )
 from tpf_client.dataflow.node import Key, Node, Work
-from tpf_client.dataflow.operators.layout import KeyOf, key_reader, layout
+from tpf_client.dataflow.operators.layout import KeyOf, layout
 
 # The join of two nodes that have at most one row for each key, by that key.
 
@@ -88,26 +88,19 @@ class HashJoin(Node):
     """Join compatible solutions of two nodes."""
 
     def __init__(self, left: Node, right: Node) -> None:
-        self._layout = layout(left.schema, left.certain, right.schema, right.certain)
-        super().__init__(
-            self._layout.schema, self._layout.certain, monotone=left.monotone and right.monotone
-        )
+        how = layout(left.schema, left.certain, right.schema, right.certain)
+        super().__init__(how.schema, how.certain, monotone=left.monotone and right.monotone)
         self.probes = 0
         self._work: Work | None = None
         self._left: _Index = {}
         self._right: _Index = {}
-        shared = self._layout.shared
-        self._left_key = key_reader(left.schema, shared)
-        self._right_key = key_reader(right.schema, shared)
-        self._rest = self._layout.rest
-        self._left_places = column_numbers(left.schema, shared)
-        self._right_places = column_numbers(right.schema, shared)
-        split = (*shared, *self._layout.schema[len(left.schema) :])
-        self._unsplit = selection(column_numbers(split, right.schema), len(split))
-        self._sides: tuple[_Side, _Side] | None = None
-        if self._layout.loose:
-            left.connect(self._unsure(self._push_left, self._left_key, leads=True))
-            right.connect(self._unsure(self._push_right, self._right_key, leads=False))
+        self._layout = how
+        self._left_key, self._right_key, self._rest = how.left_key, how.right_key, how.rest
+        if how.loose:
+            one = _Side(how.left_key, column_numbers(left.schema, how.shared))
+            other = _Side(how.right_key, column_numbers(right.schema, how.shared))
+            left.connect(partial(self._push_loose, one, other, True))
+            right.connect(partial(self._push_loose, other, one, False))
         else:
             left.connect(self._push_left)
             right.connect(self._push_right)
@@ -139,37 +132,6 @@ class HashJoin(Node):
             emit = self.emit
             for partner, times in partners.items():
                 emit(partner + rest, count * times)
-
-    def _unsure(self, push: Sink, key_of: KeyOf, *, leads: bool) -> Sink:
-        def push_unsure(solution: Solution, count: int) -> None:
-            if self._sides is None:
-                if UNBOUND not in solution or self._complete(key_of(solution)):
-                    push(solution, count)
-                    return
-                self._sides = self._loosened()
-            left, right = self._sides
-            mine, other = (left, right) if leads else (right, left)
-            self._push_loose(mine, other, leads, solution, count)
-
-        return push_unsure
-
-    def _complete(self, key: Any) -> bool:
-        return UNBOUND not in key if len(self._layout.shared) > 1 else key != UNBOUND
-
-    def _loosened(self) -> "tuple[_Side, _Side]":
-        how = self._layout
-        left = _Side(how.left_key, self._left_places)
-        right = _Side(how.right_key, self._right_places)
-        for bucket in self._left.values():
-            for solution, count in bucket.items():
-                left.put(how.left_key(solution), solution, count)
-        for key, bucket in self._right.items():
-            whole = key if len(how.shared) > 1 else (key,)
-            for rest, count in bucket.items():
-                solution = self._unsplit(whole + rest)
-                right.put(how.right_key(solution), solution, count)
-        self._left, self._right = {}, {}
-        return left, right
 
     def _push_loose(
         self, mine: "_Side", other: "_Side", leads: bool, solution: Solution, count: int
