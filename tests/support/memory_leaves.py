@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Variable, is_variable
 from tpf_client.dataflow.changes import Change, Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import CountingLeaves, Dataflow, Input, Node
+from tpf_client.dataflow.node import Dataflow, Input, Leaves, Node
 from tpf_client.dataflow.operators.basic import Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.sparql.algebra import variables_of_quad
@@ -29,7 +29,7 @@ def match(
     return tuple(values[name] for name in schema)
 
 
-class ScanningLeaves:
+class ScanningLeaves(Leaves):
     """Every pattern is an input with all its matches; seeds are ignored."""
 
     def __init__(self, flow: Dataflow) -> None:
@@ -88,7 +88,7 @@ class _Source:
         return bool(waiting)
 
 
-class LookupLeaves:
+class LookupLeaves(Leaves):
     """Patterns that share variables with the seed are asked by key, others scanned.
 
     Answers come late, as from a server: call `settle`.
@@ -169,8 +169,10 @@ class LookupLeaves:
         return any(answered) or bool(unread)
 
 
-class CountedLookups(LookupLeaves, CountingLeaves):
+class CountedLookups(LookupLeaves):
     """Lookups by leaves that know their counts, so computed values are keys, too."""
+
+    counts = True
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         return float(len(patterns))

@@ -7,7 +7,7 @@ Changes pushed into `Input` nodes run through at once; operators send what they 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution
@@ -359,17 +359,6 @@ class Dataflow:
                 return
 
 
-class Leaves(Protocol):
-    """The source of matches of basic graph patterns."""
-
-    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
-        """Build the joined solutions of at least one pattern, in the dataflow.
-
-        All variables are certainly bound; a graph variable ranges over *named* graphs only. A
-        `seed` restricts the solutions needed.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class EarlyFilter:
     """A filter that can run as soon as its variables are bound."""
@@ -378,12 +367,26 @@ class EarlyFilter:
     attach: Callable[[Node], Node]
 
 
-class CountingLeaves(Leaves):
-    """Leaves that have counts, and can stop before all has been read."""
+class Leaves:
+    """The source of matches of basic graph patterns.
 
-    def expected(self, patterns: Sequence[QuadPattern]) -> float:
-        """About how many solutions these patterns have."""
+    Leaves that have *counts* can also stop before all has been read.
+    """
+
+    counts = False
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
+        """Build the joined solutions of at least one pattern, in the dataflow.
+
+        All variables are certainly bound; a graph variable ranges over *named* graphs only. A
+        `seed` restricts the solutions needed.
+        """
         raise NotImplementedError
+
+    def expected(self, patterns: Sequence[QuadPattern]) -> float:  # noqa: ARG002
+        """About how many solutions these patterns have."""
+        # Without counts, what is not a union or an optional part comes first.
+        return 0.0
 
     def filtered_bgp(
         self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]

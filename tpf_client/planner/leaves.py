@@ -14,7 +14,7 @@ from annotations.clock import Clock
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.build.join_order import SELECTIVITY
 from tpf_client.dataflow.changes import Schema, Solution
-from tpf_client.dataflow.node import CountingLeaves, Dataflow, EarlyFilter, Input, Meter, Node
+from tpf_client.dataflow.node import Dataflow, EarlyFilter, Input, Leaves, Meter, Node
 from tpf_client.dataflow.operators.hash_join import HashJoin, LookupJoin
 from tpf_client.planner.demand import Choice, Demand, Need, demand_of
 from tpf_client.planner.driver import URGENT, Task
@@ -342,11 +342,13 @@ class TimedMeter(Meter):
         self.last = self._clock.now()
 
 
-class FragmentLeaves(CountingLeaves):
+class FragmentLeaves(Leaves):
     """Match basic graph patterns (see `tpf_client.dataflow.node.Leaves`).
 
     `explain` counts each step's output; `plan` receives the steps.
     """
+
+    counts = True
 
     def __init__(
         self,

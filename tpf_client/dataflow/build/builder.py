@@ -20,14 +20,7 @@ from tpf_client.dataflow.build.construction import NO_SERVICES, Construction, Se
 from tpf_client.dataflow.build.modifiers_builder import Modified, build_group, build_modified
 from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.construct import TRIPLE, Construct
-from tpf_client.dataflow.node import (
-    CountingLeaves,
-    Dataflow,
-    EarlyFilter,
-    Input,
-    Leaves,
-    Node,
-)
+from tpf_client.dataflow.node import Dataflow, EarlyFilter, Input, Leaves, Node
 from tpf_client.dataflow.operators.basic import (
     Distinct,
     Filter,
@@ -533,7 +526,7 @@ class Builder(Construction):
             return combine(node, seed)
         services = (each for each in everything(pattern) if isinstance(each, algebra.Service))
         endpoints = unsure & {each.endpoint for each in services}
-        if not endpoints and not isinstance(self.leaves, CountingLeaves):
+        if not endpoints and not self.leaves.counts:
             return combine(node, seed)
         if endpoints:
             unsure = frozenset({min(endpoints)})
@@ -605,21 +598,16 @@ class Builder(Construction):
 
     def _filtered_bgp(self, bgp: algebra.BGP, condition: Expression, seed: Node | None) -> Node:
         """A condition on variables of the pattern alone may run between its parts."""
-        leaves = self.leaves
         early: list[EarlyFilter] = []
         late: list[Expression] = []
         for each in chained(conjuncts(condition)):
             used = variables_in(each)
-            inside = used <= always_bound(bgp) and movable(each)
-            if isinstance(leaves, CountingLeaves) and inside:
+            if used <= always_bound(bgp) and movable(each):
                 early.append(EarlyFilter(used, partial(self.filtered, condition=each)))
             else:
                 late.append(each)
-        if early and isinstance(leaves, CountingLeaves):
-            within = self.seed(seed or self.outer, in_scope(bgp))
-            node = self._correlated(leaves.filtered_bgp(bgp.patterns, within, early))
-        else:
-            node = self.build(bgp, seed)
+        within = self.seed(seed or self.outer, in_scope(bgp))
+        node = self._correlated(self.leaves.filtered_bgp(bgp.patterns, within, early))
         for each in late:
             node = self.filtered(node, each)
         return node

@@ -11,12 +11,7 @@ from typing import NamedTuple, Self
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.build.join_order import JoinOrder
 from tpf_client.dataflow.changes import Solution, projection
-from tpf_client.dataflow.node import (
-    CountingLeaves,
-    Dataflow,
-    Leaves,
-    Node,
-)
+from tpf_client.dataflow.node import Dataflow, Leaves, Node
 from tpf_client.dataflow.operators.basic import Compute, Distinct, Extend, Filter, Project
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.matching import Matching
@@ -247,29 +242,27 @@ class Construction(ABC):
         answered.
         """
         leaves, nodes, start = self.leaves, self.flow.nodes, len(self.flow.nodes)
-        mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
+        mark = leaves.mark()
 
         def add(node: Matching, left: Node) -> Matching:
-            inside = nodes[start:]
-            if isinstance(leaves, CountingLeaves):
-                at_rest = leaves.at_rest(mark)
+            inside, at_rest = nodes[start:], leaves.at_rest(mark)
 
-                def settled() -> bool:
-                    return at_rest() and not any(
-                        each.pending or each.leads_elsewhere for each in inside
-                    )
+            def settled() -> bool:
+                return at_rest() and not any(
+                    each.pending or each.leads_elsewhere for each in inside
+                )
 
-                knows_all: Callable[[Solution], bool] | None = None
-                test = leaves.seed_test(mark)
-                if test is not None and not any(map(_holds_back, inside)):
-                    names, all_came = test
-                    if set(names) <= set(left.schema):
-                        seed_of = projection(left.schema, names)
+            knows_all: Callable[[Solution], bool] | None = None
+            test = leaves.seed_test(mark)
+            if test is not None and not any(map(_holds_back, inside)):
+                names, all_came = test
+                if set(names) <= set(left.schema):
+                    seed_of = projection(left.schema, names)
 
-                        def knows_all(solution: Solution) -> bool:
-                            return all_came(seed_of(solution))
+                    def knows_all(solution: Solution) -> bool:
+                        return all_came(seed_of(solution))
 
-                node.decide_by(settled, knows_all)
+            node.decide_by(settled, knows_all)
             return self.flow.add(node)
 
         return add
@@ -277,11 +270,9 @@ class Construction(ABC):
     @contextmanager
     def not_hurried(self) -> Iterator[None]:
         """Build nodes that are read only when all input has come."""
-        leaves = self.leaves
-        mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
+        mark = self.leaves.mark()
         yield
-        if isinstance(leaves, CountingLeaves):
-            leaves.not_hurried(mark)
+        self.leaves.not_hurried(mark)
 
     @contextmanager
     def knowing(self, errors: frozenset[Variable]) -> Iterator[None]:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from itertools import count
 
 from annotations.terms import Variable, is_variable
-from tpf_client.dataflow.node import CountingLeaves, Leaves, Node
+from tpf_client.dataflow.node import Leaves, Node
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import BGP, Path, Pattern, Repeat, variables_of_quad
 from tpf_client.sparql.paths import path_pattern
@@ -31,7 +31,7 @@ class JoinOrder:
 
     def of(self, operands: list[Pattern], seed: Node | None) -> list[Pattern]:
         """Put inline data first, then the smallest connected pattern."""
-        if isinstance(self._leaves, CountingLeaves) and len(operands) > 1:
+        if self._leaves.counts and len(operands) > 1:
             operands = [part for each in operands for part in _connected(each)]
 
         def cost(each: Pattern, bound: set[Variable]) -> tuple[int, float]:
@@ -69,8 +69,7 @@ class JoinOrder:
         leaves, expected = self._leaves, self._expected
         match pattern:
             case BGP(patterns):
-                # Without counts, what is not a union or an optional part comes first.
-                return leaves.expected(patterns) if isinstance(leaves, CountingLeaves) else 0.0
+                return leaves.expected(patterns)
             case algebra.Values(_, rows):
                 return len(rows)
             case algebra.Union(left, right):
@@ -79,7 +78,7 @@ class JoinOrder:
                 return min(expected(left, bound), expected(right, bound))
             case algebra.LeftJoin(inner) | algebra.Minus(inner):
                 return 1 + expected(inner, bound)
-            case Path() if isinstance(leaves, CountingLeaves) and _has_bound_end(pattern, bound):
+            case Path() if leaves.counts and _has_bound_end(pattern, bound):
                 return 1 + SELECTIVITY * self._count(steps_of(pattern), ())
             case Path() | algebra.Service():
                 return math.inf

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from annotations.terms import Variable
 from tpf_client.dataflow.build.construction import Construction
 from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
-from tpf_client.dataflow.node import CountingLeaves, Node
+from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.basic import Compute, Core, Distinct
 from tpf_client.dataflow.operators.group import PerKey
 from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
@@ -109,19 +109,17 @@ class Modified(NamedTuple):
 
 def build_modified(builder: Construction, pattern: Pattern, seed: Node | None) -> Modified:
     """Build a pattern with its solution modifiers; see `Builder.modified`."""
-    leaves = builder.leaves
-    mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
+    leaves, mark = builder.leaves, builder.leaves.mark()
     modified = _modified(builder, pattern, seed)
     node = modified.node
-    if isinstance(leaves, CountingLeaves):
-        leaves.spare(mark, pattern, node)
-        whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
-        limit = partial(leaves.limit, mark, grows_but_for_absence=grows_but_for_absence(whole))
-        if isinstance(node, Slice):
-            limit(lambda: node.missing, grows=node.monotone or grows(whole))
-        elif isinstance(node, Distinct) and not node.schema:
-            # There is one such solution.
-            limit(lambda: 1 if node.empty else 0, grows=grows(whole))
+    leaves.spare(mark, pattern, node)
+    whole = pattern.input if isinstance(pattern, algebra.Slice) else pattern
+    limit = partial(leaves.limit, mark, grows_but_for_absence=grows_but_for_absence(whole))
+    if isinstance(node, Slice):
+        limit(lambda: node.missing, grows=node.monotone or grows(whole))
+    elif isinstance(node, Distinct) and not node.schema:
+        # There is one such solution.
+        limit(lambda: 1 if node.empty else 0, grows=grows(whole))
     return modified
 
 

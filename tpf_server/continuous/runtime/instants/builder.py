@@ -12,7 +12,7 @@ from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_var
 from tpf_client.dataflow.build.builder import Builder, build_output
 from tpf_client.dataflow.build.modifiers_builder import argument_of
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_client.dataflow.node import Dataflow, LimitedInput, Node, Work
+from tpf_client.dataflow.node import Dataflow, Leaves, LimitedInput, Node, Work
 from tpf_client.dataflow.operators.basic import Compute, Output, Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, put
 from tpf_client.dataflow.state.aggregates import Accumulator, accumulator, limit_accumulators
@@ -252,7 +252,7 @@ class _Bound:
                 raise TooManyStaticError
 
 
-class CsparqlLeaves:
+class CsparqlLeaves(Leaves):
     """Make the leaves of one query.
 
     Attributes:

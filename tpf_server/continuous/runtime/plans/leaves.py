@@ -8,7 +8,7 @@ from typing import Any, Final
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Node, Work
+from tpf_client.dataflow.node import Leaves, Node, Work
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.state.row_index import JoinCondition, JoinInput, RowBag
 from tpf_client.sparql.algebra import BGP, Expression, Pattern, variables_of_quad
@@ -194,7 +194,7 @@ class QueryPlan:
     opens: bool = False
 
 
-class ContinuousLeaves:
+class ContinuousLeaves(Leaves):
     """Make the leaves of one query.
 
     Args:
