@@ -16,7 +16,7 @@ from tpf_client.errors import LimitError
 from tpf_client.sparql.algebra import Pattern
 
 Key: TypeAlias = Solution
-"""A key of rows: the values of `Node.key`."""
+"""A key of rows: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
 
 _RowOf: TypeAlias = Callable[[Key], Solution | None]
 
@@ -43,6 +43,7 @@ class Node:
         settled: nothing still to come in this tick changes what it holds back.
         key: the variables of the keys; ``None`` where the schema lacks one of them.
         all_keys: at least the keys that have a row, each once.
+        loose: some key may lack a value.
     """
 
     monotone: bool
@@ -51,6 +52,7 @@ class Node:
     row: _RowOf
     changed: Callable[[], Collection[Key]]
     all_keys: Callable[[], Iterable[Key]]
+    loose: Callable[[], bool]
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class Node:
         """Be asked, too, for rows made of single rows of another node."""
         self._below = source.claimed()
         self.keyed, self.key, self.row = True, key, row
-        self.changed, self.all_keys = source.changed, source.all_keys
+        self.changed, self.all_keys, self.loose = source.changed, source.all_keys, source.loose
 
     def flush(self) -> None:
         """Send what was held back: changes of rows that nobody asks for."""

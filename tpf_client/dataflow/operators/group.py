@@ -74,6 +74,9 @@ class Group(Node):
     def pending(self) -> bool:
         return bool(self.groups.touched)
 
+    def loose(self) -> bool:
+        return self.groups.loose
+
     def changed(self) -> Collection[Key]:
         return self.groups.drained() if self.groups.touched else ()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Sink, Solution
+from tpf_client.dataflow.changes import UNBOUND, Sink, Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.node import Work
 from tpf_client.dataflow.state.aggregates import Accumulator, limit_accumulators
@@ -70,7 +70,10 @@ class Grouping:
 
 
 class Groups:
-    """The groups of solutions that come and go."""
+    """The groups of solutions that come and go.
+
+    `loose`: some key has lacked a value.
+    """
 
     def __init__(self, how: Grouping, *, counts_fresh: bool = False) -> None:
         # Counting whole solutions needs no accumulator: a group knows how many it has.
@@ -83,6 +86,7 @@ class Groups:
         self._live: dict[Solution, tuple[GroupState, Any, int]] = {}
         self.by_key: dict[Solution, GroupState] = {}
         self.touched: list[GroupState] = []
+        self.loose = False
         self.row = _row_maker([factory is None for _, factory in how.aggregates])
         self.keyed = bool(how.keys)
         self._work: Work | None = None
@@ -100,6 +104,8 @@ class Groups:
         if not self.how.passes(key):
             return self._rejected
         group = self.by_key[key] = self.state(key)
+        if UNBOUND in key:
+            self.loose = True
         return group
 
     def state(self, key: Solution) -> GroupState:

@@ -36,13 +36,12 @@ class Total:
 
 def group(upstream: Input, keys: tuple[Variable, ...], total: Variable) -> Group:
     """Sum the last column by the others, without groups of a nine."""
-    width, certain = len(keys), frozenset(keys)
+    width = len(keys)
 
     def values_of(row: Solution) -> Solution:
         return row[: width + 1]
 
-    how = Grouping(keys, [(total, Total)], values_of, lambda key: 9 not in key, certain)
-    return Group(upstream, how)
+    return Group(upstream, Grouping(keys, [(total, Total)], values_of, lambda key: 9 not in key))
 
 
 def plain(rows: Multiset, width: int) -> Multiset:
@@ -96,7 +95,7 @@ def test_columns_that_come_out_as_they_went_in_cost_nothing() -> None:
 
 @pytest.mark.parametrize("right_keys", [(A, B), (B, A)])
 @often
-@given(ticks=timelines(rows(2), rows(2)))
+@given(ticks=timelines(rows(2, lowest=0), rows(2, lowest=0)))
 def test_a_join_by_key(ticks: list[Tick], right_keys: tuple[Variable, ...]) -> None:
     left, right = Input((A, B, C)), Input((*right_keys, C))
     one, other = group(left, (A, B), D), group(right, right_keys, E)
@@ -121,8 +120,6 @@ def test_groups_join_by_all_that_they_share_or_not_by_key() -> None:
     assert not joins(grouped((A, B), D), grouped((A,), E))
     assert not joins(grouped((A, B), D), grouped((A, B), D))
     assert not joins_by_key(grouped((A, B), D), Input((A, B)))
-    unsure = Group(Input((A, C)), Grouping((A,), [(D, Total)], lambda row: row))
-    assert not joins_by_key(unsure, grouped((A,), E))
 
 
 @pytest.mark.parametrize(("offset", "limit"), [(0, 1), (0, 2), (1, 3)])
@@ -140,7 +137,7 @@ def test_the_first_in_an_order(ticks: list[Tick], offset: int, limit: int) -> No
 
 
 @often
-@given(ticks=timelines(rows(1), rows(1)))
+@given(ticks=timelines(rows(1, lowest=0), rows(1, lowest=0)))
 def test_the_first_of_a_join(ticks: list[Tick]) -> None:
     def key(row: Solution) -> int:
         return -row[1] * row[2]
