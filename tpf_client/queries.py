@@ -17,7 +17,7 @@ from tpf_client.dataflow.build.construction import ServiceAccess
 from tpf_client.dataflow.build.join_order import steps_of
 from tpf_client.dataflow.changes import Sink, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.node import Dataflow, Input, Leaves, Node
 from tpf_client.dataflow.operators import order
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import (
@@ -158,7 +158,7 @@ def _service_source(evaluation: Evaluation, query: Query, endpoint: Term) -> Fra
     return FragmentSource(evaluation.driver.fetcher, iri_value(endpoint), use=use)
 
 
-class _NoFragments:
+class _NoFragments(Leaves):
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
 

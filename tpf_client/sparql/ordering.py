@@ -5,13 +5,12 @@ Literals without ``<`` are ordered as numbers, booleans, strings, dates, then by
 
 from collections.abc import Callable
 from decimal import Decimal
-from operator import getitem, itemgetter
 from typing import Any
 
 from annotations.terms import is_triple_term, triple_of_term
 from tpf_client.sparql.algebra import OrderCondition
 from tpf_client.sparql.expressions.compiler import Compiler
-from tpf_client.sparql.expressions.dates import EXACT, Date, DateTime, Duration, Time, zone_seconds
+from tpf_client.sparql.expressions.dates import EXACT, Duration, Moment, zone_seconds
 from tpf_client.sparql.expressions.environment import Solution
 from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import (
@@ -64,7 +63,7 @@ def value_key(value: Value) -> tuple[Any, ...]:
             return (3, 2, value, "")
         case LanguageString(text, language):
             return (3, 3, language, text)
-        case DateTime() | Date() | Time():
+        case Moment():
             return (3, 4, type(value).__name__, zone_seconds(value, value.zone or 0))
         case Duration(months, seconds):
             return (3, 5, EXACT.fma(months, 2_629_746, seconds))
@@ -76,22 +75,19 @@ def value_key(value: Value) -> tuple[Any, ...]:
 
 
 class SortKey:
-    """A sorting key of solutions."""
+    """A sorting key of solutions; `columns` with their direction, if it is of variables alone."""
 
-    __slots__ = ("columns", "first", "whole")
+    __slots__ = ("columns", "whole")
 
     def __init__(
         self,
         whole: Callable[[Solution], tuple[Any, ...]],
-        first: Callable[[Solution], Any],
-        columns: tuple[tuple[int, bool], ...] | None = None,
+        columns: tuple[tuple[int, bool], ...] | None,
     ) -> None:
         self.whole = whole
-        self.first = first
         self.columns = columns
 
     def __call__(self, solution: Solution) -> tuple[Any, ...]:
-        """Return a solution's key; its first part is that of `first`."""
         return self.whole(solution)
 
 
@@ -101,26 +97,11 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
         (compiler.binding(each.expression), _Keys(compiler.typed, each.descending))
         for each in conditions
     ]
-    columns_or_none = [compiler.place(each.expression) for each in conditions]
-    columns = [place for place in columns_or_none if place is not None]
-    plain_columns: tuple[tuple[int, bool], ...] | None = None
-    if len(columns) == len(parts):
-        plain_columns = tuple(zip(columns, [each.descending for each in conditions], strict=True))
-    if len(columns) == len(parts) > 1:
-        # The usual case: an order by variables.
-        take = itemgetter(*columns)
-        tables = [table for _, table in parts]
-        deciding, column = tables[0], columns[0]
-        return SortKey(
-            lambda solution: tuple(map(getitem, tables, take(solution))),
-            lambda solution: deciding[solution[column]],
-            plain_columns,
-        )
-    bind_first, first = parts[0]
+    places = [(compiler.place(each.expression), each.descending) for each in conditions]
+    columns = tuple([(place, turned) for place, turned in places if place is not None])
     return SortKey(
         lambda solution: tuple([table[bind(solution)] for bind, table in parts]),
-        lambda solution: first[bind_first(solution)],
-        plain_columns,
+        columns if len(columns) == len(parts) else None,
     )
 
 
@@ -131,14 +112,9 @@ class _Keys(Remembered[int, tuple[Any, ...]]):
         self._descending = descending
 
     def __missing__(self, identifier: int) -> tuple[Any, ...]:
-        value: Value | None = self._typed[identifier] if identifier else None
-        if type(value) is Decimal:
-            # What aggregates bring again and again.
-            key = (-3, 0, -1, value.copy_negate()) if self._descending else (3, 0, 1, value)
-        else:
-            key = (0,) if value is None else value_key(value)
-            if self._descending:
-                key = tuple([_turned(part) for part in key])
+        key = value_key(self._typed[identifier]) if identifier else (0,)
+        if self._descending:
+            key = tuple([_turned(part) for part in key])
         self.remember(identifier, key)
         return key
 

@@ -68,7 +68,6 @@ from tpf_client.sparql.scopes import (
     always_bound,
     bound_but_for_errors,
     in_scope,
-    is_never_an_error,
     is_part_of_triple,
     variables_in,
 )
@@ -602,12 +601,15 @@ class Builder(Construction):
         late: list[Expression] = []
         for each in chained(conjuncts(condition)):
             used = variables_in(each)
-            if used <= always_bound(bgp) and movable(each):
+            if self.leaves.counts and used <= always_bound(bgp) and movable(each):
                 early.append(EarlyFilter(used, partial(self.filtered, condition=each)))
             else:
                 late.append(each)
-        within = self.seed(seed or self.outer, in_scope(bgp))
-        node = self._correlated(self.leaves.filtered_bgp(bgp.patterns, within, early))
+        if early:
+            within = self.seed(seed or self.outer, in_scope(bgp))
+            node = self._correlated(self.leaves.filtered_bgp(bgp.patterns, within, early))
+        else:
+            node = self.build(bgp, seed)
         for each in late:
             node = self.filtered(node, each)
         return node
@@ -623,11 +625,9 @@ class Builder(Construction):
             if is_volatile(plain):
                 # The verdict about a row must be the same when the row goes.
                 verdict = self.fresh()
-                compute = self.compiler(node).binding(plain)
-                node = self.extended(node, verdict, compute, volatile=True)
+                node = self.extended(node, verdict, plain)
                 plain = VariableRef(verdict)
-            test = self.compiler(node).condition(plain)
-            node = self.project(self.passing(node, test, plain), schema)
+            node = self.project(self.passing(node, plain), schema)
         return node
 
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
@@ -651,15 +651,7 @@ class Builder(Construction):
         if isinstance(source, VariableRef) and source.variable in schema:
             return self.copied(inner, pattern.variable, source.variable)
         node, expression = self.without_exists(inner, pattern.expression)
-        compute = self.compiler(node, len(schema) - depth).binding(expression)
-        extended = self.extended(
-            node,
-            pattern.variable,
-            compute,
-            volatile=is_volatile(expression),
-            always=is_never_an_error(expression),
-            expression=expression,
-        )
+        extended = self.extended(node, pattern.variable, expression, len(schema) - depth)
         return self.project(extended, (*schema, pattern.variable))
 
     def _without_value(self, node: Node, variable: Variable) -> Node:

@@ -12,7 +12,7 @@ from annotations.terms import Term, Variable
 from tpf_client.dataflow.build.join_order import JoinOrder
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Dataflow, Leaves, Node
-from tpf_client.dataflow.operators.basic import Compute, Distinct, Extend, Filter, Project
+from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.matching import Matching
 from tpf_client.dataflow.operators.order import SortKeyOf, TopK
@@ -20,9 +20,9 @@ from tpf_client.dataflow.operators.service import Defer, at_once
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Expression, Pattern, VariableRef
-from tpf_client.sparql.expressions.compiler import Compiler
+from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_client.sparql.scopes import in_scope
+from tpf_client.sparql.scopes import in_scope, is_never_an_error
 
 # The rule for keys from outside: where a seed may restrict a pattern, and why no answer changes.
 #
@@ -170,34 +170,24 @@ class Construction(ABC):
     # These make the nodes that follow one another in a chain, of which nobody else uses one: so
     # rows are asked for where they can be.
 
-    def passing(
-        self,
-        node: Node,
-        condition: Callable[[Solution], bool],
-        expression: Expression | None = None,
-    ) -> Node:
-        """Keep the solutions for which a condition is true (see `Filter`)."""
-        return self.flow.add(Filter(node, condition, asks=node.askable, expression=expression))
+    def passing(self, node: Node, condition: Expression) -> Node:
+        """Keep the solutions for which a condition without EXISTS is true."""
+        test = self.compiler(node).condition(condition)
+        return self.flow.add(Filter(node, test, asks=node.askable, expression=condition))
 
     def extended(
-        self,
-        node: Node,
-        variable: Variable,
-        compute: Compute,
-        *,
-        volatile: bool = False,
-        always: bool = False,
-        expression: Expression | None = None,
+        self, node: Node, variable: Variable, expression: Expression, row: int | None = None
     ) -> Node:
-        asks = node.askable and not volatile
+        """Add a variable with the value of an expression without EXISTS."""
+        volatile = is_volatile(expression)
         return self.flow.add(
             Extend(
                 node,
                 variable,
-                compute,
+                self.compiler(node, row).binding(expression),
                 volatile=volatile,
-                always=always,
-                asks=asks,
+                always=is_never_an_error(expression),
+                asks=node.askable and not volatile,
                 expression=expression,
             )
         )

@@ -156,8 +156,7 @@ def _modified(builder: Construction, pattern: Pattern, seed: Node | None) -> Mod
         if not isinstance(expression, VariableRef):
             # Computed once per row, and kept with it: an order must not change its mind.
             computed = builder.fresh()
-            compute = builder.compiler(node).binding(expression)
-            node = builder.extended(node, computed, compute, volatile=is_volatile(expression))
+            node = builder.extended(node, computed, expression)
             expression = VariableRef(computed)
         prepared.append(algebra.OrderCondition(expression, each.descending))
     used = {name for each in prepared for name in variables_in(each.expression)}

@@ -250,23 +250,10 @@ class SemiJoin(Matching):
         return self._mark is None
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
-        assert self._mark is not None
         holds = has_partners != self.negated
+        if self._mark is None:
+            return left if holds else None
         return (*left, self._mark.true if holds else self._mark.false)
-
-    def _send(self, touched: Iterable[tuple[Solution, LeftState]]) -> None:
-        if self._mark is not None:
-            super()._send(touched)
-            return
-        emit, negated = self.emit, self.negated
-        for solution, state in touched:
-            count = state.count
-            kept = count if (state.partners > 0) != negated else 0
-            if kept != state.shown:
-                emit(solution, kept - state.shown)
-                state.shown = kept
-            if not count:
-                self._forget(solution, state)
 
 
 # Minus: solutions that share no bound variable with a right solution stay in any case.

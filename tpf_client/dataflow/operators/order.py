@@ -2,12 +2,10 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator
-from heapq import nsmallest
 from typing import Any
 
 from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.node import Key, Node
-from tpf_client.sparql.ordering import SortKey as OrderKey
 
 # Slice: OFFSET and LIMIT of solutions whose order does not matter (see `order` where it does).
 
@@ -147,8 +145,7 @@ def _once(_key: Key) -> int:
 class TopK(Node):
     """The window of a sorted sequence; equal keys are ordered by identifiers.
 
-    Only the best few (`reserve`) are kept in order; when those run out, all others are read.
-    `distinct`: of solutions with the same value only the first counts. `rebuilt` counts for tests.
+    `distinct`: of solutions with the same value only the first counts.
     """
 
     def __init__(
@@ -162,7 +159,6 @@ class TopK(Node):
         asks: bool = False,
     ) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=False)
-        self.rebuilt = 0
         self.upstream = upstream
         self.sorts_by = key
         self._source: Node | _Rows
@@ -171,22 +167,17 @@ class TopK(Node):
         else:
             self._source = rows = _Rows(upstream)
             self._copies = rows.copies
-        self._whole = key.whole if isinstance(key, OrderKey) else key
-        self._first = key.first if isinstance(key, OrderKey) else key
         self._offset = offset
         self._limit = limit
         self._distinct = distinct
         self._end = None if limit is None or distinct is not None else offset + limit
-        self.reserve = None if self._end is None else max(32, 3 * self._end)
         self._sorted: list[Entry] = []
         self._entries: dict[Key, Entry] = {}
-        self._all = True
-        """Whether `_sorted` has every row."""
         self._shown: Multiset = Multiset()
 
     @property
     def empty(self) -> bool:
-        return not any(True for _ in self._source.all_keys())
+        return not self._entries and not self.pending
 
     @property
     def pending(self) -> bool:
@@ -203,36 +194,31 @@ class TopK(Node):
         changed = self._source.changed()
         if not changed:
             return
-        row_of, entries, ordered = self._source.row, self._entries, self._sorted
-        first, whole, copies = self._first, self._whole, self._copies
-        end = self._end
-        # Rows behind the last one that is kept in order cost no more than to see that.
-        last = None if self._all else ordered[-1]
-        behind = None if last is None else last[0][0] if first is not whole else last[0]
+        row_of, entries, ordered, key_of = (
+            self._source.row,
+            self._entries,
+            self._sorted,
+            self.sorts_by,
+        )
         # Rows behind the last one that is shown do not matter to the window.
+        end = self._end
         last_shown = ordered[end - 1] if end and len(ordered) >= end else None
         matters = False
         new: list[Entry] = []
         for key in changed:
             row = row_of(key)
             before = entries.get(key)
-            if before is None:
-                if row is None or (last is not None and first(row) > behind):
-                    continue
-            elif before[1] == row:
+            if before is not None and before[1] == row:
                 # There may be another number of copies.
-                if copies is not None:
+                if self._copies is not None:
                     matters = matters or last_shown is None or before <= last_shown
                 continue
-            else:
+            if before is not None:
                 del ordered[bisect_left(ordered, before)]
                 del entries[key]
                 matters = matters or last_shown is None or before <= last_shown
-            if row is None:
-                continue
-            entry = (whole(row), row, key)
-            if last is None or entry <= last:
-                entries[key] = entry
+            if row is not None:
+                entry = entries[key] = (key_of(row), row, key)
                 new.append(entry)
                 matters = matters or last_shown is None or entry <= last_shown
         # Sorting merges runs, so that a first load of many costs n log n; few are put in place.
@@ -242,31 +228,8 @@ class TopK(Node):
         else:
             for entry in new:
                 insort(ordered, entry)
-        size = len(ordered)
-        if end is not None and self.reserve is not None:
-            if size > 2 * self.reserve:
-                self._shorten(self.reserve)
-            elif size < (end or 1) and not self._all:
-                self._choose_anew()
         if matters:
             self._show()
-
-    def _shorten(self, reserve: int) -> None:
-        ordered = self._sorted
-        for entry in ordered[reserve:]:
-            del self._entries[entry[2]]
-        del ordered[reserve:]
-        self._all = False
-
-    def _choose_anew(self) -> None:
-        assert self.reserve is not None
-        self.rebuilt += 1
-        ordered, row_of, whole = self._sorted, self._source.row, self._whole
-        rows = [(key, row_of(key)) for key in self._source.all_keys()]
-        entries = [(whole(row), row, key) for key, row in rows if row is not None]
-        ordered[:] = nsmallest(self.reserve, entries)
-        self._all = len(ordered) == len(entries)
-        self._entries = {entry[2]: entry for entry in ordered}
 
     def _show(self) -> None:
         if self._copies is None and self._end is not None:

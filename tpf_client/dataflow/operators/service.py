@@ -17,55 +17,6 @@ def at_once(action: Callable[[], object]) -> None:
     action()
 
 
-class EachEndpoint(Node):
-    """The solutions of all endpoints, each built when its name first comes."""
-
-    def __init__(
-        self,
-        seed: Node,
-        variable: Variable,
-        schema: Sequence[Variable],
-        build: Callable[[TermId, Node], Node],
-        defer: Defer = at_once,
-    ) -> None:
-        super().__init__(schema, frozenset((variable,)), monotone=False)
-        self._seed = seed
-        self._column = seed.schema.index(variable)
-        self._build = build
-        self._defer = defer
-        self._entries: dict[TermId, Input] = {}
-        self._early: dict[TermId, list[Change]] = {}
-        seed.connect(self._push)
-
-    @property
-    def leads_elsewhere(self) -> bool:
-        return bool(self._entries or self._early)
-
-    def _push(self, solution: Solution, count: int) -> None:
-        endpoint = solution[self._column]
-        entry = self._entries.get(endpoint)
-        if entry is not None:
-            entry.push(solution, count)
-            return
-        early = self._early.get(endpoint)
-        if early is not None:
-            early.append((solution, count))
-            return
-        self._early[endpoint] = [(solution, count)]
-        self._defer(lambda: self._open(endpoint))
-
-    def _open(self, endpoint: TermId) -> None:
-        entry = Input(self._seed.schema, self._seed.certain, monotone=self._seed.monotone)
-        node = self._build(endpoint, entry)
-        node.connect(lambda solution, count: self.emit(solution, count))
-        self._entries[endpoint] = entry
-        for solution, count in self._early.pop(endpoint):
-            entry.push(solution, count)
-
-
-# A part of a dataflow that is built when its first solution comes.
-
-
 class OnDemand(Node):
     """A node that `build` makes at the first solution of its input; `defer` waits for rest."""
 
@@ -113,6 +64,43 @@ class OnDemand(Node):
         early, self._early = self._early, []
         for solution, count in early:
             entry.push(solution, count)
+
+
+class EachEndpoint(Node):
+    """The solutions of all endpoints, each built when its name first comes."""
+
+    def __init__(
+        self,
+        seed: Node,
+        variable: Variable,
+        schema: Sequence[Variable],
+        build: Callable[[TermId, Node], Node],
+        defer: Defer = at_once,
+    ) -> None:
+        super().__init__(schema, frozenset((variable,)), monotone=False)
+        self._seed = seed
+        self._column = seed.schema.index(variable)
+        self._build = build
+        self._defer = defer
+        self._entries: dict[TermId, Input] = {}
+        seed.connect(self._push)
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        return bool(self._entries)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        endpoint = solution[self._column]
+        entry = self._entries.get(endpoint)
+        if entry is None:
+            entry = self._entries[endpoint] = _input_of(self._seed)
+
+            def build(entry: Node, _seed: Node | None) -> Node:
+                return self._build(endpoint, entry)
+
+            part = OnDemand(entry, self.schema, self.certain, build, self._defer, monotone=False)
+            part.connect(lambda row, change: self.emit(row, change))
+        entry.push(solution, count)
 
 
 def _input_of(node: Node) -> Input:

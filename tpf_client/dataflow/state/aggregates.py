@@ -24,7 +24,6 @@ from tpf_client.sparql.expressions.inlined import (
     TAG_BITS,
     without_zeros,
 )
-from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import (
     LONGEST,
@@ -32,6 +31,7 @@ from tpf_client.sparql.expressions.values import (
     EvaluationError,
     Single,
     Value,
+    lexical_form,
 )
 from tpf_client.sparql.ordering import value_key
 

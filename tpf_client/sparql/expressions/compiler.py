@@ -1,36 +1,51 @@
-"""Compile expressions to closures over solutions (SPARQL 1.1, section 17).
+"""Compile expressions to closures over solutions (SPARQL 1.1, section 17, and SPARQL 1.2).
 
 A closure gives a typed value or a term identifier: ``?x`` as a term keeps its lexical form.
 """
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from annotations.terms import Variable
+from annotations.errors import TermError
+from annotations.namespaces import XSD
+from annotations.terms import (
+    Term,
+    Triple,
+    Variable,
+    blank_node,
+    iri,
+    is_blank_node,
+    is_iri,
+    is_literal,
+    is_triple_term,
+    literal,
+    literal_parts,
+    triple_of_term,
+    triple_term,
+)
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
-from tpf_client.sparql.expressions import operators, terms
+from tpf_client.sparql.expressions import operators
 from tpf_client.sparql.expressions.environment import Environment, Solution, Spend, TermOf, ValueOf
-from tpf_client.sparql.expressions.functions import (
-    CASTS,
-    FUNCTIONS,
-    ON_TEXTS,
-    SLOWLY,
-    SPENDING,
-    cast_to,
-    free,
-)
+from tpf_client.sparql.expressions.functions import CASTS, FUNCTIONS, SPENDING, WEIGHTS, free
 from tpf_client.sparql.expressions.values import (
+    BlankNode,
     EvaluationError,
     Iri,
     LanguageString,
     Opaque,
     Value,
+    bounded,
+    lexical_form,
+    lexical_of,
 )
+from tpf_client.sparql.iris import is_absolute, resolve
 
 T = TypeVar("T")
+Arguments: TypeAlias = tuple[Expression, ...]
 
 VOLATILE = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
 """Functions that give another value each time."""
@@ -70,7 +85,6 @@ class Compiler:
         self.typed = environment.typed
         self._columns = {name: column for column, name in enumerate(schema)}
         self._row = len(schema) if row is None else row
-        self.bounded = environment.spend is not None
 
     def spend(self, characters: int) -> None:
         if self.environment.spend is not None:
@@ -127,15 +141,7 @@ class Compiler:
 
     def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
         each = tuple([self.binding(expression) for expression in expressions])
-        match each:
-            case ():
-                return lambda _solution: ()
-            case (only,):
-                return lambda solution: (only(solution),)
-            case (first, second):
-                return lambda solution: (first(solution), second(solution))
-            case _:
-                return lambda solution: tuple([bind(solution) for bind in each])
+        return lambda solution: tuple([bind(solution) for bind in each])
 
     # ----------------------------------------------------------------------- for closures
 
@@ -156,8 +162,8 @@ class Compiler:
             case Constant(term):
                 identifier = self.typed.dictionary.encode(term)
                 return lambda _solution: identifier
-            case Call(name, arguments) if name in terms.TERM_FUNCTIONS:
-                return terms.TERM_FUNCTIONS[name](self, arguments)
+            case Call(name, arguments) if name in _TERMS:
+                return _TERMS[name](self, arguments)
             case _:
                 value = self.value(expression)
                 encode, spend = self.typed.encode, self.environment.spend
@@ -166,11 +172,8 @@ class Compiler:
 
                 def keep(solution: Solution) -> int:
                     result = value(solution)
-                    if type(result) is str:
-                        if len(result) > _LONG:
-                            spend(_KEPT * len(result))
-                    elif type(result) in _TEXTS:
-                        spend(_KEPT * _length(result))
+                    if (size := _length(result)) > _LONG:
+                        spend(_KEPT * size)
                     return encode(result)
 
                 return keep
@@ -201,34 +204,21 @@ class Compiler:
 
         return test
 
-    def _call(self, name: str, arguments: tuple[Expression, ...]) -> ValueOf:
-        if name in _LOGIC:
-            return _LOGIC[name](self, arguments)
-        if name in terms.TERM_FUNCTIONS:
-            term, typed = terms.TERM_FUNCTIONS[name](self, arguments), self.typed
+    def _call(self, name: str, arguments: Arguments) -> ValueOf:
+        if name in _TERMS:
+            term, typed = _TERMS[name](self, arguments), self.typed
             return lambda solution: typed[term(solution)]
-        if name in terms.ON_TERMS:
-            return terms.ON_TERMS[name](self, arguments)
-        if name in CASTS and len(arguments) == 1:
-            return cast_to(self, name, arguments[0])
+        if name in _VALUES:
+            return _VALUES[name](self, arguments)
         function = _OPERATORS.get(name) or FUNCTIONS.get(name)
         if function is None:
-            if self.environment.strict:
-                raise UnsupportedQueryError(f"unknown function {name}")
-            return _error
-        if name in _ORDERS:
-            fast = self._beside_instant(name, arguments)
-            if fast is not None:
-                return fast
+            return self.unknown(name)
         values = [self.value(argument) for argument in arguments]
         spend = self.environment.spend
         if name in SPENDING:
             function = partial(function, spend or free)
-        if spend is not None:
-            if name in _COMPARISONS:
-                return _comparing(function, values[0], values[1], spend)
-            if name in ON_TEXTS:
-                return _paying(function, values, spend, SLOWLY.get(name, 1))
+        if spend is not None and name in WEIGHTS:
+            return _paying(function, values, spend, WEIGHTS[name])
         if len(values) == 1:
             (only,) = values
             return lambda solution: function(only(solution))
@@ -237,31 +227,11 @@ class Compiler:
             return lambda solution: function(left(solution), right(solution))
         return lambda solution: function(*[value(solution) for value in values])
 
-    def _beside_instant(self, name: str, arguments: tuple[Expression, ...]) -> ValueOf | None:
-        """Compile a variable's comparison with a constant instant, cached: the same ones recur."""
-        match arguments:
-            case (VariableRef(variable), Constant() as constant):
-                turned = False
-            case (Constant() as constant, VariableRef(variable)):
-                turned = True
-            case _:
-                return None
-        column, value = self._columns.get(variable), self.value(constant)(())
-        if column is None or not isinstance(value, operators.POINTS):
-            return None
-        function, typed, at = _OPERATORS[name], self.typed, itemgetter(column)
-        cache = typed.results_of((name, constant, turned))
-
-        def compare(solution: Solution) -> Value:
-            identifier = at(solution)
-            result = cache.get(identifier)
-            if result is None:
-                other = typed[identifier]
-                result = function(value, other) if turned else function(other, value)
-                cache.remember(identifier, result)
-            return result
-
-        return compare
+    def unknown(self, name: str) -> ValueOf:
+        """A call of a function that is not known."""
+        if self.environment.strict:
+            raise UnsupportedQueryError(f"unknown function {name}")
+        return _error
 
     def row(self, solution: Solution) -> Solution:
         """Return the part of a solution that tells rows apart."""
@@ -272,35 +242,23 @@ def _error(_solution: Solution) -> Any:
     raise EvaluationError
 
 
+_TEXTS: Final = frozenset((LanguageString, Iri, Opaque))
+
+
 def _length(value: Value) -> int:
     if type(value) is str:
         return len(value)
     return len(value[0]) if type(value) in _TEXTS else 0  # type: ignore[index, arg-type]
 
 
-_TEXTS: Final = frozenset((LanguageString, Iri, Opaque))
-
-
 def _paying(
     function: Callable[..., Value], values: Sequence[ValueOf], spend: Spend, weight: int
 ) -> ValueOf:
     """A call of a function that pays for long texts that it is given."""
-    if len(values) == 1:
-        (only,) = values
-
-        def call_one(solution: Solution) -> Value:
-            value = only(solution)
-            if type(value) is not str or len(value) > _LONG:
-                spend(weight * _length(value))
-            return function(value)
-
-        return call_one
 
     def call(solution: Solution) -> Value:
         taken = [value(solution) for value in values]
-        size = 0
-        for each in taken:
-            size += len(each) if type(each) is str else _length(each)
+        size = sum(map(_length, taken))
         if size > _LONG:
             spend(weight * size)
         return function(*taken)
@@ -308,27 +266,10 @@ def _paying(
     return call
 
 
-def _comparing(
-    function: Callable[..., Value], left: ValueOf, right: ValueOf, spend: Spend
-) -> ValueOf:
-    """A comparison; of texts it reads no more than the first one has."""
-
-    def compare(solution: Solution) -> Value:
-        one = left(solution)
-        if type(one) is str:
-            if len(one) > _LONG:
-                spend(len(one))
-        elif type(one) in _TEXTS:
-            spend(_length(one))
-        return function(one, right(solution))
-
-    return compare
-
-
 # ------------------------------------------------------------------- three-valued logic
 
 
-def _or(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+def _or(compiler: Compiler, arguments: Arguments) -> ValueOf:
     left, right = (compiler.test(argument) for argument in arguments)
 
     def either(solution: Solution) -> bool:
@@ -344,7 +285,7 @@ def _or(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
     return either
 
 
-def _and(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+def _and(compiler: Compiler, arguments: Arguments) -> ValueOf:
     left, right = (compiler.test(argument) for argument in arguments)
 
     def both(solution: Solution) -> bool:
@@ -360,19 +301,19 @@ def _and(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
     return both
 
 
-def _not(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+def _not(compiler: Compiler, arguments: Arguments) -> ValueOf:
     test = compiler.test(arguments[0])
     return lambda solution: not test(solution)
 
 
-def _in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+def _in(compiler: Compiler, arguments: Arguments) -> ValueOf:
     operand, *members = (compiler.value(argument) for argument in arguments)
     equal = operators.equal
 
     def is_in(solution: Solution) -> bool:
         value = operand(solution)
-        if compiler.bounded and _length(value) > _LONG:
-            compiler.spend(_length(value) * len(members))
+        if (size := _length(value)) > _LONG:
+            compiler.spend(size * len(members))
         failed = False
         for member in members:
             try:
@@ -387,21 +328,272 @@ def _in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
     return is_in
 
 
-def _not_in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+def _not_in(compiler: Compiler, arguments: Arguments) -> ValueOf:
     is_in = _in(compiler, arguments)
     return lambda solution: not is_in(solution)
 
 
-_LOGIC: dict[str, Callable[[Compiler, tuple[Expression, ...]], ValueOf]] = {
+# ------------------------------------------------ functions of terms, or of the environment
+
+Compiled: TypeAlias = Callable[[Compiler, Arguments], ValueOf]
+"""Compiles a call of one function."""
+
+
+def _if(compiler: Compiler, arguments: Arguments) -> TermOf:
+    test = compiler.test(arguments[0])
+    then, otherwise = compiler.term(arguments[1]), compiler.term(arguments[2])
+    return lambda solution: then(solution) if test(solution) else otherwise(solution)
+
+
+def _coalesce(compiler: Compiler, arguments: Arguments) -> TermOf:
+    choices = [compiler.term(argument) for argument in arguments]
+
+    def first(solution: Solution) -> int:
+        for choice in choices:
+            try:
+                return choice(solution)
+            except EvaluationError:
+                continue
+        raise EvaluationError
+
+    return first
+
+
+def _bnode(compiler: Compiler, arguments: Arguments) -> TermOf:
+    environment, encode = compiler.environment, compiler.typed.dictionary.encode
+
+    def fresh() -> int:
+        return encode(blank_node(f"b{environment.random.getrandbits(96):024x}"))
+
+    if not arguments:
+        return lambda _solution: fresh()
+    label = compiler.value(arguments[0])
+
+    def labelled(solution: Solution) -> int:
+        name = label(solution)
+        if type(name) is not str:
+            raise EvaluationError
+        key = (compiler.row(solution), name)
+        node = environment.nodes.get(key)
+        if node is None:
+            node = environment.nodes[key] = fresh()
+        return node
+
+    return labelled
+
+
+def _triple(compiler: Compiler, arguments: Arguments) -> TermOf:
+    dictionary = compiler.typed.dictionary
+    parts = [compiler.term(argument) for argument in arguments]
+
+    def make(solution: Solution) -> int:
+        subject, predicate, object_ = (dictionary.decode(part(solution)) for part in parts)
+        if not (is_iri(subject) or is_blank_node(subject)) or not is_iri(predicate):
+            raise EvaluationError
+        try:
+            made = bounded(triple_term(Triple(subject, predicate, object_)))
+        except TermError:
+            raise EvaluationError from None
+        compiler.spend(len(made))
+        return dictionary.encode(Term(made))
+
+    return make
+
+
+def _part(position: int) -> Callable[[Compiler, Arguments], TermOf]:
+    def compiled(compiler: Compiler, arguments: Arguments) -> TermOf:
+        whole, dictionary = compiler.term(arguments[0]), compiler.typed.dictionary
+
+        def part(solution: Solution) -> int:
+            term = dictionary.decode(whole(solution))
+            compiler.spend(len(term))
+            if not is_triple_term(term):
+                raise EvaluationError
+            return dictionary.encode(triple_of_term(term)[position])
+
+        return part
+
+    return compiled
+
+
+_TERMS: dict[str, Callable[[Compiler, Arguments], TermOf]] = {
+    "IF": _if,
+    "COALESCE": _coalesce,
+    "BNODE": _bnode,
+    "TRIPLE": _triple,
+    "SUBJECT": _part(0),
+    "PREDICATE": _part(1),
+    "OBJECT": _part(2),
+}
+"""Functions whose result is a term that may be one of their arguments."""
+
+
+def _on_term(function: Callable[[Term], Value]) -> Compiled:
+    def compiled(compiler: Compiler, arguments: Arguments) -> ValueOf:
+        term, decode = compiler.term(arguments[0]), compiler.typed.dictionary.decode
+
+        def call(solution: Solution) -> Value:
+            decoded = decode(term(solution))
+            compiler.spend(len(decoded))
+            return function(decoded)
+
+        return call
+
+    return compiled
+
+
+def _bound(compiler: Compiler, arguments: Arguments) -> ValueOf:
+    term = compiler.term(arguments[0])
+
+    def bound(solution: Solution) -> bool:
+        try:
+            term(solution)
+        except EvaluationError:
+            return False
+        return True
+
+    return bound
+
+
+def _same_term(compiler: Compiler, arguments: Arguments) -> ValueOf:
+    left, right = (compiler.term(argument) for argument in arguments)
+    return lambda solution: left(solution) == right(solution)
+
+
+def _tags(term: Term) -> tuple[str, str]:
+    """Return language and direction of a literal; empty where it has none."""
+    if not is_literal(term):
+        raise EvaluationError
+    language, _, direction = (literal_parts(term).language or "").partition("--")
+    return language, direction
+
+
+def _datatype(term: Term) -> Iri:
+    if not is_literal(term):
+        raise EvaluationError
+    return Iri(literal_parts(term).datatype)
+
+
+def _iri(compiler: Compiler, arguments: Arguments) -> ValueOf:
+    base: str | None = None
+    if len(arguments) > 1:
+        assert isinstance(arguments[1], Constant)
+        base = arguments[1].term[1:-1]
+    return _on_term(_iri_maker(base))(compiler, arguments)
+
+
+def _iri_maker(base: str | None) -> Callable[[Term], Iri]:
+    def make(term: Term) -> Iri:
+        if is_iri(term):
+            return Iri(term[1:-1])
+        if not is_literal(term) or literal_parts(term).datatype != XSD + "string":
+            raise EvaluationError
+        text = literal_parts(term).lexical
+        if not is_absolute(text):
+            if base is None:
+                raise EvaluationError
+            text = resolve(base, text)
+        try:
+            return Iri(iri(text)[1:-1])
+        except TermError:
+            raise EvaluationError from None
+
+    return make
+
+
+def _strdt(compiler: Compiler, arguments: Arguments) -> ValueOf:
+    text, datatype = (compiler.value(argument) for argument in arguments)
+    typed = compiler.typed
+
+    def make(solution: Solution) -> Value:
+        lexical, kind = text(solution), datatype(solution)
+        if type(lexical) is not str or not isinstance(kind, Iri):
+            raise EvaluationError
+        compiler.spend(len(lexical) + len(kind.value))
+        return typed[typed.dictionary.encode(literal(lexical, datatype=kind.value))]
+
+    return make
+
+
+def _now(compiler: Compiler, _arguments: Arguments) -> ValueOf:
+    now = compiler.environment.now
+    return lambda _solution: now
+
+
+def _rand(compiler: Compiler, _arguments: Arguments) -> ValueOf:
+    random = compiler.environment.random.random
+    return lambda _solution: random()
+
+
+def _uuid(compiler: Compiler, _arguments: Arguments) -> ValueOf:
+    bits = compiler.environment.random.getrandbits
+    return lambda _solution: Iri(uuid.UUID(int=bits(128), version=4).urn)
+
+
+def _struuid(compiler: Compiler, _arguments: Arguments) -> ValueOf:
+    bits = compiler.environment.random.getrandbits
+    return lambda _solution: str(uuid.UUID(int=bits(128), version=4))
+
+
+def _is_numeric(compiler: Compiler, arguments: Arguments) -> ValueOf:
+    value = compiler.value(arguments[0])
+    return lambda solution: operators.is_number(value(solution))
+
+
+def _cast(name: str, convert: Callable[[Value], Value] | None) -> Compiled:
+    def compiled(compiler: Compiler, arguments: Arguments) -> ValueOf:
+        if len(arguments) != 1:
+            return compiler.unknown(name)
+        value = compiler.value(arguments[0])
+        if convert is not None:
+            return lambda solution: convert(value(solution))
+        term, decode = compiler.term(arguments[0]), compiler.typed.dictionary.decode
+
+        def to_string(solution: Solution) -> Value:
+            argument = value(solution)
+            match argument:
+                case Iri(text) | LanguageString(text, _):
+                    return text
+                case BlankNode():
+                    raise EvaluationError
+                case Opaque(kept):
+                    compiler.spend(len(kept))
+                    return lexical_form(decode(term(solution)))
+            return argument if type(argument) is str else lexical_of(argument)[0]
+
+        return to_string
+
+    return compiled
+
+
+_VALUES: dict[str, Compiled] = {
     "||": _or,
     "&&": _and,
     "!": _not,
     "IN": _in,
     "NOT IN": _not_in,
+    "BOUND": _bound,
+    "SAMETERM": _same_term,
+    "STR": _on_term(lexical_form),
+    "LANG": _on_term(lambda term: _tags(term)[0]),
+    "LANGDIR": _on_term(lambda term: _tags(term)[1]),
+    "HASLANG": _on_term(lambda term: is_literal(term) and bool(_tags(term)[0])),
+    "HASLANGDIR": _on_term(lambda term: is_literal(term) and bool(_tags(term)[1])),
+    "DATATYPE": _on_term(_datatype),
+    "IRI": _iri,
+    "STRDT": _strdt,
+    "ISIRI": _on_term(is_iri),
+    "ISBLANK": _on_term(is_blank_node),
+    "ISLITERAL": _on_term(is_literal),
+    "ISTRIPLE": _on_term(is_triple_term),
+    "ISNUMERIC": _is_numeric,
+    "NOW": _now,
+    "RAND": _rand,
+    "UUID": _uuid,
+    "STRUUID": _struuid,
+    **{name: _cast(name, convert) for name, convert in CASTS.items()},
 }
-
-_ORDERS = frozenset(("<", ">", "<=", ">="))
-_COMPARISONS = _ORDERS | {"=", "!="}
+"""Functions that are more than a function of the values of their arguments."""
 
 _OPERATORS: dict[str, Callable[..., Value]] = {
     "=": operators.equal,

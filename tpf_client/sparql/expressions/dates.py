@@ -6,9 +6,11 @@ operators 3.1, sections 8 to 10. Years may be negative or beyond 9999.
 
 import math
 import re
+from calendar import monthrange
 from collections.abc import Callable
+from datetime import date
 from decimal import Context, Decimal
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from annotations.namespaces import XSD
 
@@ -19,8 +21,8 @@ EXACT: Final = Context(prec=1000)
 """The arithmetic of all digits that are read; Python's own has 28."""
 
 
-class DateTime(NamedTuple):
-    """A date and time; `zone` in minutes east of UTC, or ``None``."""
+class Moment(NamedTuple):
+    """What lies on a line of time; `zone` in minutes east of UTC, or ``None``."""
 
     year: int
     month: int
@@ -31,22 +33,35 @@ class DateTime(NamedTuple):
     zone: int | None
 
 
-class Date(NamedTuple):
-    """A date; `zone` as in `DateTime`."""
+class DateTime(Moment):
+    """A date and time."""
 
-    year: int
-    month: int
-    day: int
-    zone: int | None
+    __slots__ = ()
 
 
-class Time(NamedTuple):
-    """A time of day; `zone` as in `DateTime`."""
+class Date(Moment):
+    """A date: its first second."""
 
-    hour: int
-    minute: int
-    second: Decimal
-    zone: int | None
+    __slots__ = ()
+
+
+class Time(Moment):
+    """A time of day, on an arbitrary day."""
+
+    __slots__ = ()
+
+
+MomentT = TypeVar("MomentT", bound=Moment)
+
+
+def as_kind(kind: type[MomentT], value: Moment) -> MomentT:
+    """Return the date of a moment, its time, or both."""
+    year, month, day, hour, minute, second, zone = value
+    if kind is Date:
+        hour, minute, second = 0, 0, Decimal(0)
+    elif kind is Time:
+        year, month, day = 2000, 1, 1
+    return kind(year, month, day, hour, minute, second, zone)
 
 
 class Duration(NamedTuple):
@@ -60,11 +75,8 @@ class Duration(NamedTuple):
 # -------------------------------------------------------------------------------- reading
 
 _ZONE = r"(Z|[+-](?:(?:0\d|1[0-3]):[0-5]\d|14:00))?"
-_YEAR = r"(-?(?:[1-9]\d{3,}|0\d{3}))"
+_DAY_OF_YEAR = r"(-?(?:[1-9]\d{3,}|0\d{3}))-(\d\d)-(\d\d)"
 _CLOCK = r"(?:([01]\d|2[0-3]):([0-5]\d):([0-5]\d(?:\.\d+)?)|(24:00:00(?:\.0+)?))"
-_DATE_TIME = re.compile(rf"{_YEAR}-(\d\d)-(\d\d)T{_CLOCK}{_ZONE}", re.ASCII)
-_DATE = re.compile(rf"{_YEAR}-(\d\d)-(\d\d){_ZONE}", re.ASCII)
-_TIME = re.compile(rf"{_CLOCK}{_ZONE}", re.ASCII)
 _DURATION = re.compile(
     r"(-?)P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
     re.ASCII,
@@ -80,49 +92,39 @@ def _zone(text: str | None) -> int | None:
     return -minutes if text[0] == "-" else minutes
 
 
-def days_in_month(year: int, month: int) -> int:
-    """Return the days of a month in the proleptic Gregorian calendar."""
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
+def _days_in_month(year: int, month: int) -> int:
+    # The standard library knows years from 1 to 9999; the calendar repeats after 400.
+    return monthrange(400 + year % 400, month)[1]
 
 
-def _valid_day(year: int, month: int, day: int) -> bool:
-    return 1 <= month <= 12 and 1 <= day <= days_in_month(year, month)
+def _reader(
+    kind: type[MomentT], day: str = "", clock: str = "", *, zoned: bool = False
+) -> Callable[[str], MomentT | None]:
+    pattern = re.compile(day + clock + _ZONE, re.ASCII)
+
+    def read(lexical: str) -> MomentT | None:
+        match = pattern.fullmatch(lexical)
+        if match is None:
+            return None
+        *parts, zone = match.groups()
+        year, month, day_of_month = map(int, parts[:3]) if day else (2000, 1, 1)
+        if not 1 <= month <= 12 or not 1 <= day_of_month <= _days_in_month(year, month):
+            return None
+        hour, minute, second, midnight = parts[-4:] if clock else (0, 0, 0, None)
+        moment = DateTime(
+            *(year, month, day_of_month, int(hour or 0), int(minute or 0)),
+            Decimal(second or 0),
+            _zone(zone),
+        )
+        if midnight:
+            moment = _at(zone_seconds(moment, 0) + _DAY, moment.zone)
+        return None if zoned and not zone else as_kind(kind, moment)
+
+    return read
 
 
-def read_date_time(lexical: str) -> DateTime | None:
-    """Parse an xsd:dateTime; ``None`` if invalid."""
-    match = _DATE_TIME.fullmatch(lexical)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second, midnight, zone = match.groups()
-    date = (int(year), int(month), int(day))
-    if not _valid_day(*date):
-        return None
-    if midnight:
-        return _from_seconds(_days(*date) * _DAY + _DAY, Decimal(0), _zone(zone))
-    return DateTime(*date, int(hour), int(minute), Decimal(second), _zone(zone))
-
-
-def read_date(lexical: str) -> Date | None:
-    """Parse an xsd:date; ``None`` if invalid."""
-    match = _DATE.fullmatch(lexical)
-    if match is None:
-        return None
-    year, month, day = (int(part) for part in match.groups()[:3])
-    return Date(year, month, day, _zone(match[4])) if _valid_day(year, month, day) else None
-
-
-def read_time(lexical: str) -> Time | None:
-    """Parse an xsd:time; ``None`` if invalid."""
-    match = _TIME.fullmatch(lexical)
-    if match is None:
-        return None
-    hour, minute, second, midnight, zone = match.groups()
-    if midnight:
-        return Time(0, 0, Decimal(0), _zone(zone))
-    return Time(int(hour), int(minute), Decimal(second), _zone(zone))
+read_date_time = _reader(DateTime, f"{_DAY_OF_YEAR}T", _CLOCK)
+"""Parses an xsd:dateTime; ``None`` if invalid."""
 
 
 def _read_duration(datatype: str) -> Callable[[str], Duration | None]:
@@ -148,13 +150,11 @@ def _read_duration(datatype: str) -> Callable[[str], Duration | None]:
 
 _DURATIONS = ("duration", "dayTimeDuration", "yearMonthDuration")
 
-DATE_READERS: dict[str, Callable[[str], DateTime | Date | Time | Duration | None]] = {
+DATE_READERS: dict[str, Callable[[str], Moment | Duration | None]] = {
     XSD + "dateTime": read_date_time,
-    XSD + "dateTimeStamp": lambda text: (
-        None if (value := read_date_time(text)) is None or value.zone is None else value
-    ),
-    XSD + "date": read_date,
-    XSD + "time": read_time,
+    XSD + "dateTimeStamp": _reader(DateTime, f"{_DAY_OF_YEAR}T", _CLOCK, zoned=True),
+    XSD + "date": _reader(Date, _DAY_OF_YEAR),
+    XSD + "time": _reader(Time, clock=_CLOCK),
     **{XSD + name: _read_duration(name) for name in _DURATIONS},
 }
 
@@ -176,30 +176,22 @@ def digits_of(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def seconds_text(second: Decimal) -> str:
-    """Write seconds without trailing zeros, two digits before the point."""
-    text = digits_of(second)
-    return text if len(text.partition(".")[0]) > 1 else f"0{text}"
-
-
-def _year_text(year: int) -> str:
-    return f"{'-' if year < 0 else ''}{abs(year):04}"
-
-
-def write_date_value(value: DateTime | Date | Time | Duration) -> tuple[str, str]:
+def write_date_value(value: Moment | Duration) -> tuple[str, str]:
     """Return the lexical form and the datatype of a value."""
+    if isinstance(value, Duration):
+        return _duration_text(value.months, value.seconds, value.datatype), XSD + value.datatype
+    year, month, day, hour, minute, second, zone = value
+    date = f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}"
+    whole, point, fraction = digits_of(second).partition(".")
+    clock = f"{hour:02}:{minute:02}:{whole:>02}{point}{fraction}"
     match value:
-        case DateTime(year, month, day, hour, minute, second, zone):
-            clock = f"{hour:02}:{minute:02}:{seconds_text(second)}"
-            date = f"{_year_text(year)}-{month:02}-{day:02}"
-            return f"{date}T{clock}{zone_name(zone)}", XSD + "dateTime"
-        case Date(year, month, day, zone):
-            return f"{_year_text(year)}-{month:02}-{day:02}{zone_name(zone)}", XSD + "date"
-        case Time(hour, minute, second, zone):
-            clock = f"{hour:02}:{minute:02}:{seconds_text(second)}"
-            return f"{clock}{zone_name(zone)}", XSD + "time"
-        case Duration(months, seconds, datatype):
-            return _duration_text(months, seconds, datatype), XSD + datatype
+        case Date():
+            text, datatype = date, "date"
+        case Time():
+            text, datatype = clock, "time"
+        case _:
+            text, datatype = f"{date}T{clock}", "dateTime"
+    return text + zone_name(zone), XSD + datatype
 
 
 def _duration_text(months: int, seconds: Decimal, datatype: str) -> str:
@@ -221,50 +213,34 @@ def _duration_text(months: int, seconds: Decimal, datatype: str) -> str:
 # ------------------------------------------------------------------- the line of time
 
 
+_CYCLE = 146_097
+"""Days of 400 years."""
+_FIRST = date(400, 1, 1).toordinal()
+
+
 def _days(year: int, month: int, day: int) -> int:
-    """Count from 0000-03-01, so that the leap day ends the year."""
-    year -= month <= 2
-    month = (month + 9) % 12
-    return 365 * year + year // 4 - year // 100 + year // 400 + (month * 153 + 2) // 5 + day - 1
-
-
-def _civil(days: int) -> tuple[int, int, int]:
-    era, day_of_era = divmod(days, 146_097)
-    year_of_era = (
-        day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
-    ) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    return year_of_era + era * 400 + (month <= 2), month, day
-
-
-def _from_seconds(whole: int, fraction: Decimal, zone: int | None) -> DateTime:
-    days, rest = divmod(whole, _DAY)
-    return DateTime(
-        *_civil(days), rest // 3600, rest % 3600 // 60, EXACT.add(rest % 60, fraction), zone
-    )
+    cycle, year = divmod(year, 400)
+    return cycle * _CYCLE + date(400 + year, month, day).toordinal() - _FIRST
 
 
 def _at(seconds: Decimal, zone: int | None) -> DateTime:
     whole = math.floor(seconds)
-    return _from_seconds(whole, EXACT.subtract(seconds, whole), zone)
+    days, rest = divmod(whole, _DAY)
+    cycle, days = divmod(days, _CYCLE)
+    day = date.fromordinal(_FIRST + days)
+    second = EXACT.add(rest % 60, EXACT.subtract(seconds, whole))
+    year = day.year - 400 + cycle * 400
+    return DateTime(year, day.month, day.day, rest // 3600, rest % 3600 // 60, second, zone)
 
 
-def zone_seconds(value: DateTime | Date | Time, zone: int) -> Decimal:
+def zone_seconds(value: Moment, zone: int) -> Decimal:
     """Return seconds on the time line, as if the value were in this time zone."""
-    match value:
-        case DateTime(year, month, day, hour, minute, second):
-            minutes = hour * 60 + minute - zone
-            return EXACT.add(_days(year, month, day) * _DAY + minutes * 60, second)
-        case Date(year, month, day):
-            return Decimal(_days(year, month, day) * _DAY - zone * 60)
-        case Time(hour, minute, second):
-            return EXACT.add((hour * 60 + minute - zone) * 60, second)
+    minutes = value.hour * 60 + value.minute - zone
+    days = _days(value.year, value.month, value.day)
+    return EXACT.add(days * _DAY + minutes * 60, value.second)
 
 
-def difference(left: DateTime | Date | Time, right: DateTime | Date | Time) -> Decimal | None:
+def difference(left: Moment, right: Moment) -> Decimal | None:
     """Return seconds from right to left; ``None`` where a missing zone leaves them open."""
     gap = EXACT.subtract(zone_seconds(left, left.zone or 0), zone_seconds(right, right.zone or 0))
     unknown = (left.zone is None) != (right.zone is None)
@@ -293,20 +269,10 @@ def _add_months(year: int, month: int, months: int) -> tuple[int, int]:
     return year + years, month_index + 1
 
 
-def add_duration(
-    value: DateTime | Date | Time, duration: Duration, sign: int
-) -> DateTime | Date | Time:
+def add_duration(value: MomentT, duration: Duration, sign: int) -> MomentT:
     """Move a point in time by a duration (backwards with `sign` -1)."""
-    if isinstance(value, Time):
-        moved = _at(EXACT.fma(sign, duration.seconds, zone_seconds(value, 0)), value.zone)
-        return Time(moved.hour, moved.minute, moved.second, value.zone)
     year, month = _add_months(value.year, value.month, sign * duration.months)
-    day = min(value.day, days_in_month(year, month))
-    if isinstance(value, Date):
-        start = DateTime(year, month, day, 0, 0, Decimal(0), value.zone)
-    else:
-        start = value._replace(year=year, month=month, day=day)
+    day = min(value.day, _days_in_month(year, month))
+    start = value._replace(year=year, month=month, day=day)
     moved = _at(EXACT.fma(sign, duration.seconds, zone_seconds(start, 0)), value.zone)
-    if isinstance(value, Date):
-        return Date(moved.year, moved.month, moved.day, value.zone)
-    return moved
+    return as_kind(type(value), moved)

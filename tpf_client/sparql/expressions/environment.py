@@ -1,11 +1,10 @@
-"""The environment of compiled expressions, and the interface of their compiler."""
+"""The environment of compiled expressions."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from tpf_client.sparql.algebra import Expression
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import Value
@@ -38,25 +37,3 @@ class Environment:
         dropped = set(identifiers)
         for key in [key for key, node in self.nodes.items() if node in dropped]:
             del self.nodes[key]
-
-
-class ArgumentCompiler(Protocol):
-    """Compiles the arguments of a function: `tpf_client.sparql.expressions.compiler.Compiler`."""
-
-    environment: Environment
-    typed: TypedTerms
-
-    def spend(self, characters: int) -> None:
-        """Say that so many characters are about to be read or made (see `Environment.spend`)."""
-
-    def term(self, expression: Expression) -> TermOf:
-        """Compile to a term identifier, never 0."""
-
-    def value(self, expression: Expression) -> ValueOf:
-        """A closure that gives a typed value."""
-
-    def test(self, expression: Expression) -> Callable[[Solution], bool]:
-        """Compile to the effective boolean value."""
-
-    def row(self, solution: Solution) -> Solution:
-        """Return the part of a solution that tells rows apart."""

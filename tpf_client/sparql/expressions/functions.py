@@ -14,35 +14,28 @@ from urllib.parse import quote
 from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import literal
-from tpf_client.sparql.algebra import Expression
 from tpf_client.sparql.expressions.dates import (
     DATE_READERS,
     Date,
     DateTime,
     Duration,
+    Moment,
     Time,
-    read_date,
-    read_date_time,
-    read_time,
+    as_kind,
     zone_name,
 )
-from tpf_client.sparql.expressions.environment import ArgumentCompiler, Solution, Spend, ValueOf
+from tpf_client.sparql.expressions.environment import Spend
 from tpf_client.sparql.expressions.guarded_regex import GuardedRegex
-from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.values import (
     LONGEST,
     LONGEST_STRING,
-    BlankNode,
     EvaluationError,
-    Iri,
     LanguageString,
-    Opaque,
     Single,
     Value,
     bounded,
     decimal_of_float,
     exact,
-    lexical_of,
     read_decimal,
     read_double,
     read_integer,
@@ -117,28 +110,15 @@ def to_float(value: Value) -> Value:
     return Single(double)
 
 
-def _to_date_time(value: Value) -> Value:
-    if isinstance(value, DateTime):
-        return value
-    if isinstance(value, Date):
-        return DateTime(value.year, value.month, value.day, 0, 0, Decimal(0), value.zone)
-    return _read(value, read_date_time)
+def _to_moment(kind: type[Moment], name: str) -> Callable[[Value], Value]:
+    kinds = (DateTime, Date) if kind is DateTime else (DateTime, kind)
 
+    def convert(value: Value) -> Value:
+        if isinstance(value, kinds):
+            return as_kind(kind, value)
+        return _read(value, DATE_READERS[XSD + name])
 
-def _to_date(value: Value) -> Value:
-    if isinstance(value, Date):
-        return value
-    if isinstance(value, DateTime):
-        return Date(value.year, value.month, value.day, value.zone)
-    return _read(value, read_date)
-
-
-def _to_time(value: Value) -> Value:
-    if isinstance(value, Time):
-        return value
-    if isinstance(value, DateTime):
-        return Time(value.hour, value.minute, value.second, value.zone)
-    return _read(value, read_time)
+    return convert
 
 
 def _to_duration(name: str) -> Callable[[Value], Value]:
@@ -161,39 +141,15 @@ CASTS: dict[str, Callable[[Value], Value] | None] = {
         "decimal": to_decimal,
         "double": to_double,
         "float": to_float,
-        "dateTime": _to_date_time,
-        "date": _to_date,
-        "time": _to_time,
+        "dateTime": _to_moment(DateTime, "dateTime"),
+        "date": _to_moment(Date, "date"),
+        "time": _to_moment(Time, "time"),
         "duration": _to_duration("duration"),
         "dayTimeDuration": _to_duration("dayTimeDuration"),
         "yearMonthDuration": _to_duration("yearMonthDuration"),
     }.items()
 }
 """By the IRI of the datatype; xsd:string looks at the term too."""
-
-
-def cast_to(compiler: ArgumentCompiler, name: str, argument: Expression) -> ValueOf:
-    """The closure of a cast."""
-    convert = CASTS[name]
-    value = compiler.value(argument)
-    if convert is not None:
-        return lambda solution: convert(value(solution))
-    term, decode = compiler.term(argument), compiler.typed.dictionary.decode
-
-    def to_string(solution: Solution) -> Value:
-        argument = value(solution)
-        match argument:
-            case Iri(text) | LanguageString(text, _):
-                return text
-            case BlankNode():
-                raise EvaluationError
-            case Opaque(kept):
-                compiler.spend(len(kept))
-                return lexical_form(decode(term(solution)))
-        return argument if type(argument) is str else lexical_of(argument)[0]
-
-    return to_string
-
 
 # Regular expressions of XPath, in time proportional to the text.
 #
@@ -697,7 +653,7 @@ def _component(name: str, *kinds: type) -> Callable[[Value], Value]:
 
 
 def _zone(value: Value) -> int | None:
-    if not isinstance(value, (DateTime, Date, Time)):
+    if not isinstance(value, Moment):
         raise EvaluationError
     return value.zone
 
@@ -761,11 +717,17 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 SPENDING = frozenset(("REGEX", "REPLACE"))
 """Functions whose first argument is what they spend."""
-ON_TEXTS = frozenset((
-    "STRLEN", "SUBSTR", "UCASE", "LCASE", "CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE",
-    "STRAFTER", "CONCAT", "ENCODE_FOR_URI", "LANGMATCHES", "STRLANG", "STRLANGDIR",
-    "MD5", "SHA1", "SHA256", "SHA384", "SHA512",
-))  # fmt: skip
-"""Functions whose work grows with the texts that they are given."""
-SLOWLY = {"ENCODE_FOR_URI": 32, "STRLANG": 8, "STRLANGDIR": 8}
-"""So many times as much as reading a character."""
+WEIGHTS = {
+    **dict.fromkeys(
+        (
+            "=", "!=", "<", ">", "<=", ">=",
+            "STRLEN", "SUBSTR", "UCASE", "LCASE", "CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE",
+            "STRAFTER", "CONCAT", "LANGMATCHES", "MD5", "SHA1", "SHA256", "SHA384", "SHA512",
+        ),
+        1,
+    ),
+    "ENCODE_FOR_URI": 32,
+    "STRLANG": 8,
+    "STRLANGDIR": 8,
+}  # fmt: skip
+"""Functions and operators whose work grows with the texts that they are given, and how much."""

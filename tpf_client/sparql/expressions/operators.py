@@ -13,9 +13,8 @@ from typing import Any
 from annotations.terms import Term, is_literal, is_triple_term, literal_parts, triple_of_term
 from tpf_client.sparql.expressions.dates import (
     EXACT,
-    Date,
-    DateTime,
     Duration,
+    Moment,
     Time,
     add_duration,
     compare_durations,
@@ -38,8 +37,6 @@ from tpf_client.sparql.expressions.values import (
 )
 
 _RANK: dict[type, int] = {int: 0, Decimal: 1, Single: 2, float: 3}
-POINTS = (DateTime, Date, Time)
-"""What lies on a line of time."""
 _NO_TYPED_LITERALS = frozenset((Iri, BlankNode, LanguageString))
 
 
@@ -100,7 +97,7 @@ def add(left: Value, right: Value) -> Value:
         if isinstance(right, Duration):
             return _sum(left, right, 1)
         left, right = right, left
-    if isinstance(left, POINTS) and isinstance(right, Duration):
+    if isinstance(left, Moment) and isinstance(right, Duration):
         return _moved(left, right, 1)
     raise EvaluationError
 
@@ -111,17 +108,17 @@ def subtract(left: Value, right: Value) -> Value:
         return _subtract_numbers(left, right)
     if isinstance(left, Duration) and isinstance(right, Duration):
         return _sum(left, right, -1)
-    if isinstance(left, POINTS):
+    if isinstance(left, Moment):
         if isinstance(right, Duration):
             return _moved(left, right, -1)
-        if isinstance(right, POINTS) and type(left) is type(right):
+        if isinstance(right, Moment) and type(left) is type(right):
             gap = difference(left, right)
             if gap is not None:
                 return Duration(0, gap, "dayTimeDuration")
     raise EvaluationError
 
 
-def _moved(point: DateTime | Date | Time, duration: Duration, sign: int) -> Value:
+def _moved(point: Moment, duration: Duration, sign: int) -> Value:
     if isinstance(point, Time) and duration.datatype != "dayTimeDuration":
         raise EvaluationError
     return add_duration(point, duration, sign)
@@ -179,7 +176,7 @@ def equal(left: Value, right: Value) -> bool:
             if left == right:
                 return True
             return _equal_unknown(left.term, right.term)
-        if isinstance(left, POINTS):
+        if isinstance(left, Moment):
             gap = difference(left, right)  # type: ignore[arg-type]
             if gap is None:
                 # A time zone is missing on one side: they may be the same or not.
@@ -226,7 +223,7 @@ def _order(name: str, compare: Callable[[Any, Any], bool]) -> Callable[[Value, V
         if kind is other:
             if kind in directly:
                 return compare(left, right)
-            if isinstance(left, POINTS):
+            if isinstance(left, Moment):
                 gap = difference(left, right)  # type: ignore[arg-type]
                 if gap is not None:
                     return compare(gap, 0)

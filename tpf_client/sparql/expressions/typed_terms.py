@@ -1,6 +1,6 @@
 """The typed value of every term identifier, decoded once."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, Protocol, TypeVar
 
@@ -56,12 +56,7 @@ class TypedTerms(Remembered[int, Value]):
     def __init__(self, dictionary: TermCodec) -> None:
         super().__init__()
         self.dictionary = dictionary
-        self._caches: dict[Hashable, Remembered[int, Value]] = {}
         dictionary.on_forget(self._forget)
-
-    def results_of(self, function: Hashable) -> Remembered[int, Value]:
-        """Return the shared cache of a function of terms."""
-        return self._caches.setdefault(function, Remembered())
 
     def __missing__(self, identifier: int) -> Value:
         tag = identifier & TAG
@@ -96,5 +91,3 @@ class TypedTerms(Remembered[int, Value]):
     def _forget(self, identifiers: list[int]) -> None:
         for identifier in identifiers:
             self.pop(identifier, None)
-        for cache in self._caches.values():
-            cache.clear()

@@ -13,10 +13,8 @@ from annotations.namespaces import XSD
 from annotations.terms import Term, is_blank_node, is_iri, is_literal, literal, literal_parts
 from tpf_client.sparql.expressions.dates import (
     DATE_READERS,
-    Date,
-    DateTime,
     Duration,
-    Time,
+    Moment,
     digits_of,
     write_date_value,
 )
@@ -73,9 +71,7 @@ Value: TypeAlias = (
     | Decimal
     | Single
     | float
-    | DateTime
-    | Date
-    | Time
+    | Moment
     | Duration
     | Opaque
 )
@@ -196,9 +192,18 @@ def lexical_of(value: Value) -> tuple[str, str]:
         return decimal_text(value), XSD + "decimal"
     if isinstance(value, float):
         return double_text(value), XSD + ("float" if isinstance(value, Single) else "double")
-    if isinstance(value, (DateTime, Date, Time, Duration)):
+    if isinstance(value, (Moment, Duration)):
         return write_date_value(value)
     raise TypeError(f"no lexical form: {value!r}")
+
+
+def lexical_form(term: Term) -> str:
+    """STR; an `EvaluationError` for a blank node or a triple term."""
+    if is_iri(term):
+        return term[1:-1]
+    if is_literal(term):
+        return literal_parts(term).lexical
+    raise EvaluationError
 
 
 def decimal_text(value: Decimal) -> str:

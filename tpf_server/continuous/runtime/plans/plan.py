@@ -20,7 +20,7 @@ from tpf_client.dataflow.operators.order import SortKeyOf
 from tpf_client.dataflow.state.groups import Grouping, Groups, GroupState
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.expressions.compiler import CALLS, Compiler, is_volatile
+from tpf_client.sparql.expressions.compiler import CALLS, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.visitor import conjuncts, everything, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
@@ -303,10 +303,6 @@ class PlanBuilder(Builder):
             if condition not in early:
                 node = self.filtered(node, condition)
         return node
-
-    def compiler(self, node: Node, row: int | None = None) -> Compiler:
-        """Return a compiler for expressions over the solutions of a node."""
-        return Compiler(self.environment, node.schema, row)
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
         """Return the groups of a node's solutions; `pattern` is their use."""
