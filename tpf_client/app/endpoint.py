@@ -15,7 +15,7 @@ from typing import TypeAlias
 from wsgiref.util import application_uri
 
 import rdflib
-from rdflib.namespace import DCTERMS, RDF, RDFS
+from rdflib.namespace import DCTERMS, RDF
 
 from annotations.follower_slots import FollowerSlots
 from annotations.instants import FIRST, shifted
@@ -56,37 +56,39 @@ from tpf_client.streaming.streamer import Budgets
 #
 # Source: SPARQL 1.1 Service Description.
 
+_DESCRIPTION = """
+@prefix dcterms: <http://purl.org/dc/terms/> .
+@prefix formats: <http://www.w3.org/ns/formats/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix sd: <http://www.w3.org/ns/sparql-service-description#> .
+
+<> a sd:Service ; sd:endpoint <> ;
+  sd:supportedLanguage sd:SPARQL11Query ; sd:feature sd:BasicFederatedQuery ;
+  sd:resultFormat formats:SPARQL_Results_JSON, formats:SPARQL_Results_XML,
+    formats:SPARQL_Results_CSV, formats:SPARQL_Results_TSV, formats:Turtle, formats:N-Triples,
+    formats:RDF_XML, formats:JSON-LD,
+    <https://www.iana.org/assignments/media-types/text/event-stream> ;
+  sd:defaultDataset _:data .
+_:data a sd:Dataset .
+
+# Answers that are kept up to date. The draft whose names they take has a vocabulary of its own,
+# which is not used here, because the protocol is not followed to the letter.
+<https://www.iana.org/assignments/media-types/text/event-stream> a formats:Format ;
+  formats:media_type "text/event-stream" ;
+  rdfs:seeAlso <https://spec.knows.idlab.ugent.be/sparql-11-incremental-protocol/latest/> .
+"""
+
+
 _SD = rdflib.Namespace("http://www.w3.org/ns/sparql-service-description#")
-_FORMATS = rdflib.Namespace("http://www.w3.org/ns/formats/")
-_EVENT_STREAM = rdflib.URIRef("https://www.iana.org/assignments/media-types/text/event-stream")
-_DRAFT = rdflib.URIRef("https://spec.knows.idlab.ugent.be/sparql-11-incremental-protocol/latest/")
 
 
 def description(environ: WsgiEnvironment, path: str, urls: Sequence[str]) -> rdflib.Graph:
     """Describe the service over these datasets."""
-    service = rdflib.URIRef(application_uri(dict(environ)).rstrip("/") + path)
-    graph = rdflib.Graph()
-    graph.bind("sd", _SD)
-    graph.bind("formats", _FORMATS)
-    graph.add((service, RDF.type, _SD.Service))
-    graph.add((service, _SD.endpoint, service))
-    graph.add((service, _SD.supportedLanguage, _SD.SPARQL11Query))
-    graph.add((service, _SD.feature, _SD.BasicFederatedQuery))
-    for name in ("JSON", "XML", "CSV", "TSV"):
-        graph.add((service, _SD.resultFormat, _FORMATS[f"SPARQL_Results_{name}"]))
-    for name in ("Turtle", "N-Triples", "RDF_XML", "JSON-LD"):
-        graph.add((service, _SD.resultFormat, _FORMATS[name]))
-    # Answers that are kept up to date. The draft whose names they take has a vocabulary of its own,
-    # which is not used here, because the protocol is not followed to the letter.
-    graph.add((service, _SD.resultFormat, _EVENT_STREAM))
-    graph.add((_EVENT_STREAM, RDF.type, _FORMATS.Format))
-    graph.add((_EVENT_STREAM, _FORMATS.media_type, rdflib.Literal("text/event-stream")))
-    graph.add((_EVENT_STREAM, RDFS.seeAlso, _DRAFT))
-    data = rdflib.BNode()
-    graph.add((service, _SD.defaultDataset, data))
-    graph.add((data, RDF.type, _SD.Dataset))
-    for url in urls:
-        graph.add((data, DCTERMS.source, rdflib.URIRef(url)))
+    service = application_uri(dict(environ)).rstrip("/") + path
+    graph = rdflib.Graph().parse(data=_DESCRIPTION, format="turtle", publicID=service)
+    for data in graph.subjects(RDF.type, _SD.Dataset):
+        for url in urls:
+            graph.add((data, DCTERMS.source, rdflib.URIRef(url)))
     return graph
 
 

@@ -120,7 +120,7 @@ def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]
     yield '"results": {"bindings": ['
     separator = "\n"
     for row in rows:
-        yield separator + json.dumps(json_binding(variables, row), ensure_ascii=False)
+        yield separator + json_text(variables, row)
         separator = ",\n"
     yield "\n]}}"
 
@@ -128,7 +128,7 @@ def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]
 def to_ndjson(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
     """Yield solutions as lines, each a binding of SPARQL JSON results."""
     for row in rows:
-        yield json.dumps(json_binding(variables, row), ensure_ascii=False) + "\n"
+        yield json_text(variables, row) + "\n"
 
 
 def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
@@ -141,22 +141,8 @@ def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
 
 
 def json_text(variables: Sequence[Variable], row: Row) -> str:
-    """Return the text of `json_binding`; terms are cached."""
-    written = [
-        f"{json.dumps(name[1:], ensure_ascii=False)}: "
-        f"{(_term_text if len(term) <= _SHORT else _fresh_text)(term)}"
-        for name, term in zip(variables, row, strict=True)
-        if term is not None
-    ]
-    return f"{{{', '.join(written)}}}"
-
-
-def _fresh_text(term: Term) -> str:
-    return json.dumps(_json_term(term), ensure_ascii=False)
-
-
-_SHORT = 256
-_term_text = lru_cache(2**14)(_fresh_text)
+    """Return the text of `json_binding`."""
+    return json.dumps(json_binding(variables, row), ensure_ascii=False)
 
 
 def _json_term(term: Term) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from annotations.errors import TermError
@@ -197,37 +197,6 @@ HAS_REGEX = find_spec("regex") is not None
 """A browser's tab has neither: see `GuardedRegex`."""
 
 
-class TextMatch(Protocol):
-    """A match of a pattern."""
-
-    def start(self) -> int:
-        """The index of its first character."""
-
-    def end(self) -> int:
-        """The index after its last character."""
-
-    def group(self, number: int) -> str | None:
-        """Return the text of a group."""
-
-
-class Regex(Protocol):
-    """A compiled pattern."""
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-
-    @property
-    def states(self) -> int:
-        """The number of states that may be followed at once."""
-
-    def found_in(self, text: str, spend: Spend = ...) -> bool:
-        """True if it matches somewhere; an `EvaluationError` if this takes too long."""
-
-    def matches(self, text: str, spend: Spend = ...) -> Iterator[TextMatch]:
-        """Yield matches from left to right; an `EvaluationError` if this takes too long."""
-
-
 def free(_characters: int) -> None:
     """Spend nothing: nobody counts."""
 
@@ -265,7 +234,7 @@ class _Linear:
         spend(_TEXT + len(text) * self._weight)
         return self._search(_bytes(text)) is not None
 
-    def matches(self, text: str, spend: Spend = free) -> Iterator[TextMatch]:
+    def matches(self, text: str, spend: Spend = free) -> Iterator[re.Match[str]]:
         spend(_TEXT + len(text) * self._weight)
         _bytes(text)
         yield from self._compiled(keep=True).finditer(text)
@@ -288,7 +257,7 @@ class _Backtracking:
     def found_in(self, text: str, spend: Spend = free) -> bool:
         return next(self.matches(text, spend), None) is not None
 
-    def matches(self, text: str, spend: Spend = free) -> Iterator[TextMatch]:
+    def matches(self, text: str, spend: Spend = free) -> Iterator[re.Match[str]]:
         begun = perf_counter()
         try:
             yield from self._pattern.finditer(text, timeout=_SECONDS)
@@ -303,6 +272,10 @@ def _bytes(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise EvaluationError from None
+
+
+Regex: TypeAlias = _Linear | _Backtracking | GuardedRegex
+"""A compiled pattern."""
 
 
 class _Pattern:
@@ -335,10 +308,8 @@ def _compiled(pattern: str, flags: str) -> Regex:
     if not set(flags) <= set("imsxq"):
         raise EvaluationError
     try:
-        if "q" in flags and HAS_RE2:
-            return _Linear(_escaped(pattern), flags)
         if "q" in flags:
-            return GuardedRegex(re.escape(pattern), flags)
+            return (_Linear if HAS_RE2 else GuardedRegex)(re.escape(pattern), flags)
         if "x" in flags:
             pattern = _without_blanks(pattern)
         if HAS_RE2 and HAS_REGEX and not _BACK_REFERENCE.match(pattern):
@@ -349,13 +320,6 @@ def _compiled(pattern: str, flags: str) -> Regex:
         return engine(_POINT.sub(_python_point, translated), flags)
     except (UnicodeEncodeError, OverflowError, RecursionError):
         raise EvaluationError from None
-
-
-def _escaped(pattern: str) -> str:
-    import re2
-
-    escaped: str = re2.escape(pattern)
-    return escaped
 
 
 def _python_point(match: re.Match[str]) -> str:
