@@ -6,7 +6,6 @@ The table of an engine drops terms that nothing holds any more. Positions are ne
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from itertools import count
 from typing import Final, Protocol, Self, TypeVar
 
 from annotations.terms import Term
@@ -50,23 +49,6 @@ class _Texts(dict[TermId, Term]):
         return Term(f"<{prefix}{rest >> _PREFIX_BITS}>")
 
 
-class _Lasting(dict[str, TermId]):
-    __slots__ = ("_next", "_texts")
-
-    def __init__(self, texts: dict[TermId, Term]) -> None:
-        super().__init__()
-        self._texts = texts
-        self._next = count(_FIRST, _FIRST).__next__
-
-    def __missing__(self, term: Term) -> TermId:
-        identifier = inlined_literal(term) if term[0] == '"' else None
-        if identifier is None:
-            identifier = self._next()
-        self[term] = identifier
-        self._texts[identifier] = term
-        return identifier
-
-
 class TermDictionary:
     """Give terms of a query or an engine their integers.
 
@@ -82,15 +64,13 @@ class TermDictionary:
         self._next = 1
         self._prefixes: list[str] = []
         self.texts: dict[TermId, Term] = _Texts(self._prefixes)
-        self._numbers: dict[str, TermId] = _Lasting(self.texts) if permanent else {}
+        self._numbers: dict[str, TermId] = {}
         self.find: Callable[[str], TermId | None] = self._numbers.get
-        self.encode: Callable[[Term], TermId] = (
-            self._numbers.__getitem__ if permanent else self._encode
-        )
         self.decode: Callable[[TermId], Term] = self.texts.__getitem__
         self._forgetters: list[Callable[[list[TermId]], None]] = []
 
-    def _encode(self, term: Term) -> TermId:
+    def encode(self, term: Term) -> TermId:
+        """Return the integer of a term; give it one if it is new."""
         identifier = self._numbers.get(term)
         if identifier is not None:
             if self._permanent:

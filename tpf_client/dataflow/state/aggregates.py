@@ -15,15 +15,6 @@ from tpf_client.dataflow.changes import UNBOUND, TermId
 from tpf_client.dataflow.node import Work
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
-from tpf_client.sparql.expressions.inlined import (
-    DECIMAL,
-    INTEGER,
-    MOST_UNSCALED,
-    SCALE_BITS,
-    TAG,
-    TAG_BITS,
-    without_zeros,
-)
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import (
     LONGEST,
@@ -41,12 +32,6 @@ from tpf_client.sparql.ordering import value_key
 # than to find its place and to move what is behind it in memory.
 
 _Entry = tuple[Any, TermId]
-
-# Most numbers with a fraction are amounts of money; more digits cost a new scale, once.
-_SCALE: Final = (1 << SCALE_BITS) - 1
-_USUAL_SCALE: Final = 2
-# Quotients have no more digits behind the point.
-_DIGITS: Final = 18
 
 
 class Extreme:
@@ -77,69 +62,29 @@ class Extreme:
 class Median:
     """MEDIAN of numbers: the middle one, or the mean of two."""
 
-    __slots__ = ("_entries", "_failures", "_inlined", "_owed", "_scale", "_typed")
+    __slots__ = ("_entries", "_failures", "_owed", "_typed")
 
     def __init__(self, typed: TypedTerms) -> None:
         self._typed = typed
         self._failures = 0
         self._entries: list[_Entry] = []
         """The values that are there, each as often as it is."""
-        self._owed: dict[TermId, int] | None = None
+        self._owed: dict[TermId, int] = {}
         """How often a value must go that has not come yet: within a tick that may happen."""
-        self._scale = _USUAL_SCALE
-        self._inlined = True
-
-    def _key(self, argument: TermId) -> Any:
-        if self._inlined:
-            tag = argument & TAG
-            if tag == DECIMAL:
-                scale = argument >> TAG_BITS & _SCALE
-                if scale == self._scale:
-                    return argument >> SCALE_BITS + TAG_BITS
-                if scale > self._scale:
-                    self._rescale(scale)
-                return (argument >> SCALE_BITS + TAG_BITS) * 10 ** (self._scale - scale)
-            if tag == INTEGER:
-                return (argument >> TAG_BITS) * 10**self._scale
-        key = self._key_of_value(argument)
-        if self._inlined and key is not None:
-            self._give_up()
-        return key
-
-    def _key_of_value(self, argument: TermId) -> Any:
-        if not argument:
-            return None
-        value = self._typed[argument]
-        return value_key(value) if operators.is_number(value) else None
-
-    def _rescale(self, scale: int) -> None:
-        factor = 10 ** (scale - self._scale)
-        self._scale = scale
-        self._entries[:] = [(key * factor, number) for key, number in self._entries]
-
-    def _give_up(self) -> None:
-        self._inlined = False
-        entries, self._entries = self._entries, []
-        for _, number in entries:
-            insort(self._entries, (self._key_of_value(number), number))
 
     def add(self, argument: TermId, count: int) -> None:
-        key = self._key(argument)
-        if key is None:
+        value = self._typed[argument] if argument else None
+        if value is None or not operators.is_number(value):
             self._failures += count
             return
-        entry = (key, argument)
+        entry = (value_key(value), argument)
         entries = self._entries
-        if count == 1 and not self._owed:
-            insort(entries, entry)
-            return
-        balance = count - (self._owed.pop(argument, 0) if self._owed else 0)
+        balance = count - self._owed.pop(argument, 0)
         for _ in range(balance):
             insort(entries, entry)
         while balance < 0:
             position = bisect_left(entries, entry)
             if position == len(entries) or entries[position] != entry:
-                self._owed = self._owed or {}
                 self._owed[argument] = -balance
                 return
             del entries[position]
@@ -149,26 +94,18 @@ class Median:
         entries = self._entries
         if self._failures or not entries:
             return UNBOUND
-        high = entries[len(entries) // 2]
+        high = entries[len(entries) // 2][1]
         if len(entries) % 2:
-            return high[1]
-        low = entries[len(entries) // 2 - 1]
-        return low[1] if low[1] == high[1] else self._mean(low, high)
-
-    def _mean(self, low: _Entry, high: _Entry) -> TermId:
-        if self._inlined:
-            unscaled, scale = without_zeros((low[0] + high[0]) * 5, self._scale + 1)
-            if scale <= _DIGITS and -MOST_UNSCALED < unscaled < MOST_UNSCALED:
-                return (unscaled << SCALE_BITS | scale) << TAG_BITS | DECIMAL
-        total = operators.add(self._typed[low[1]], self._typed[high[1]])
+            return high
+        low = entries[len(entries) // 2 - 1][1]
+        if low == high:
+            return low
+        total = operators.add(self._typed[low], self._typed[high])
         return self._typed.encode(operators.quotient(total, 2))
 
 
-_PLACES: Final = 18
 _CHARACTERS: Final = 256
 """So many of a text are read like one value more."""
-_POWERS: Final = [10**power for power in range(_PLACES + 1)]
-_ONE: Final = 10**_PLACES
 # Enough for sums of as many decimals as there may be: what was added can be taken away.
 _EXACT: Final = Context(prec=2 * LONGEST + 40)
 
@@ -225,32 +162,19 @@ class Sum:
         self._average = average
         self._count = 0
         self._integers = 0
-        # Decimals: in parts of 10^-18, and those that are longer.
-        self._parts = 0
         self._decimals = Decimal(0)
-        self._decimal_count = self._longer = 0
+        self._decimal_count = 0
         self._floats: dict[TermId, int] = {}
         self._failures = 0
 
     def add(self, argument: TermId, count: int) -> None:
         self._count += count
-        tag = argument & TAG
-        if tag == INTEGER:
-            self._integers += (argument >> TAG_BITS) * count
-            return
-        scale = argument >> TAG_BITS & _SCALE
-        if tag == DECIMAL and scale <= _PLACES:
-            unscaled = argument >> SCALE_BITS + TAG_BITS
-            self._parts += unscaled * _POWERS[_PLACES - scale] * count
-            self._decimal_count += count
-            return
         value = self._typed[argument] if argument else None
         if type(value) is int:
             self._integers += value * count
         elif isinstance(value, Decimal):
             self._decimals = _EXACT.fma(value, count, self._decimals)
             self._decimal_count += count
-            self._longer += count
         elif isinstance(value, float):
             total = self._floats.get(argument, 0) + count
             if total:
@@ -263,14 +187,10 @@ class Sum:
     def result(self) -> TermId:
         if self._failures:
             return UNBOUND
-        parts, decimals = self._parts, self._decimal_count
-        if not self._floats and not self._longer:
-            return self.result_of(self._count, self._integers * _ONE + parts, decimals)
         try:
             total: Value = self._integers
-            if decimals:
-                short = Decimal(parts).scaleb(-_PLACES, _EXACT)
-                total = operators.add(total, _EXACT.add(short, self._decimals))
+            if self._decimal_count:
+                total = operators.add(total, self._decimals)
             if self._floats:
                 total = operators.add(total, self._floating())
             if self._average and self._count:
@@ -278,16 +198,6 @@ class Sum:
         except EvaluationError:
             return UNBOUND
         return self._typed.encode(total)
-
-    def result_of(self, count: int, total: int, decimals: int) -> TermId:
-        if self._average and count:
-            total = total // count if total >= 0 else -(-total // count)
-        elif not decimals:
-            return self._typed.encode(total // _ONE)
-        unscaled, scale = without_zeros(total, _PLACES)
-        if -MOST_UNSCALED < unscaled < MOST_UNSCALED:
-            return (unscaled << SCALE_BITS | scale) << TAG_BITS | DECIMAL
-        return self._typed.encode(Decimal(unscaled).scaleb(-scale, _EXACT))
 
     def _floating(self) -> float:
         single = True

@@ -122,15 +122,3 @@ def test_sums_of_exact_numbers_are_exact(
     assert isinstance(found, int if whole else Decimal)
     expected = cut_off(exact)
     assert Fraction(found) == (cut_off(expected / len(stays)) if average else expected)
-
-
-@given(st.lists(st.one_of(st.integers(-9, 9), st.decimals(-99, 99, places=3)), min_size=1))
-def test_what_was_added_elsewhere_gives_the_same(values: list[int | Decimal]) -> None:
-    total = int(sum(map(Fraction, values), Fraction(0)) * 10**18)
-    decimals = sum(isinstance(each, Decimal) for each in values)
-    for average in (False, True):
-        made = Sum(TERMS, average=average)
-        for value in values:
-            made.add(exact_term(value), 1)
-        elsewhere = Sum(TERMS, average=average)
-        assert elsewhere.result_of(len(values), total, decimals) == made.result()
