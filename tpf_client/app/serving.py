@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 from waitress.channel import HTTPChannel
@@ -79,20 +79,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         return self.connected and bool(super().writable())
 
 
-class Answering(Protocol):
-    """A WSGI application that answers queries."""
-
-    threads: int
-    """How many requests may be under way at the same time."""
-
-    def __call__(self, environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request (PEP 3333)."""
-
-    def close(self) -> None:
-        """Stop running queries and end streams."""
-
-
-def make_server(endpoint: Answering, listener: socket.socket) -> Any:
+def make_server(endpoint: SparqlEndpoint, listener: socket.socket) -> Any:
     """Make a server of the endpoint, which closes its listener."""
     # Who waits for a place is told so by nobody but our log.
     logging.getLogger("waitress").setLevel(logging.ERROR)
@@ -131,7 +118,7 @@ def close_server(server: Any) -> None:
     server.close()
 
 
-def run_until_stopped(endpoint: Answering, server: Any, message: str = "") -> None:
+def run_until_stopped(endpoint: SparqlEndpoint, server: Any, message: str = "") -> None:
     """Answer until SIGTERM or SIGINT, in the main thread; print `message` once ready."""
     # By itself: this thread may hold just then what ending a follower takes.
     ending = threading.Thread(target=endpoint.close, name="ending", daemon=True)

@@ -366,6 +366,16 @@ def parts_of(value: Any) -> tuple[Any, ...]:
     return ()
 
 
+def everything(value: Any, but: type | tuple[()] = ()) -> Iterator[Any]:
+    """Yield a value and all its parts, outermost first, but none inside values of type `but`."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if not isinstance(each, but):
+            waiting.extend(reversed(parts_of(each)))
+
+
 def walk(pattern: Pattern) -> Iterator[Pattern]:
     """Yield the pattern and all inside it, outermost first; not those in EXISTS."""
     waiting = [pattern]

@@ -3,7 +3,6 @@
 from annotations.terms import Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
-    Aggregate,
     Call,
     Constant,
     Distinct,
@@ -25,6 +24,7 @@ from tpf_client.sparql.algebra import (
     Union,
     Values,
     VariableRef,
+    everything,
     expressions_of,
     variables_of_bgp,
     walk,
@@ -134,19 +134,11 @@ def is_part_of_triple(expression: Expression) -> bool:
 def variables_in(expression: Expression) -> frozenset[Variable]:
     """Return the variables of an expression, those free in its EXISTS included."""
     variables: set[Variable] = set()
-    waiting = [expression]
-    while waiting:
-        match waiting.pop():
-            case VariableRef(variable):
-                variables.add(variable)
-            case Call(_, arguments):
-                waiting.extend(arguments)
-            case Aggregate(_, argument) if argument is not None:
-                waiting.append(argument)
-            case Exists(pattern):
-                variables |= mentioned(pattern)
-            case _:
-                pass
+    for each in everything(expression, Exists):
+        if isinstance(each, VariableRef):
+            variables.add(each.variable)
+        elif isinstance(each, Exists):
+            variables |= mentioned(each.pattern)
     return frozenset(variables)
 
 

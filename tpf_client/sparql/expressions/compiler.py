@@ -27,7 +27,15 @@ from annotations.terms import (
     triple_term,
 )
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
+from tpf_client.sparql.algebra import (
+    Aggregate,
+    Call,
+    Constant,
+    Exists,
+    Expression,
+    VariableRef,
+    everything,
+)
 from tpf_client.sparql.expressions import operators
 from tpf_client.sparql.expressions.environment import Environment, Solution, Spend, TermOf, ValueOf
 from tpf_client.sparql.expressions.functions import CASTS, FUNCTIONS, SPENDING, WEIGHTS, free
@@ -67,12 +75,7 @@ def is_volatile(expression: Expression) -> bool:
 
 
 def _calls(expression: Expression) -> Iterator[Call]:
-    waiting = [expression]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Call):
-            yield each
-            waiting.extend(each.arguments)
+    return (each for each in everything(expression, Exists) if isinstance(each, Call))
 
 
 class Compiler:

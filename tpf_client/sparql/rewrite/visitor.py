@@ -31,6 +31,7 @@ from tpf_client.sparql.algebra import (
     VariableRef,
     parts_of,
 )
+from tpf_client.sparql.algebra import everything as everything
 from tpf_client.sparql.depth import balanced
 from tpf_client.sparql.expressions.compiler import is_volatile
 
@@ -69,16 +70,6 @@ def join(left: Pattern, right: Pattern) -> Pattern:
     return Join(left, right)
 
 
-def everything(value: Any, but: type | tuple[()] = ()) -> Iterator[Any]:
-    """Yield a value and all its parts, outermost first, but none inside values of type `but`."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        if not isinstance(each, but):
-            waiting.extend(reversed(parts_of(each)))
-
-
 def patterns_in(value: Any) -> Iterator[Pattern]:
     """Yield the patterns in a value, itself and those in EXISTS included."""
     return (each for each in everything(value) if isinstance(each, Pattern))
@@ -104,20 +95,22 @@ def with_children(value: T, change: Callable[[Pattern], Pattern]) -> T:
     return with_parts(value, lambda each: change(each) if isinstance(each, Pattern) else each)
 
 
+def rewritten(value: T, change: Callable[[Any], Any]) -> T:
+    """Change a value and all its parts, innermost first."""
+    result: T = change(with_parts(value, lambda each: rewritten(each, change)))
+    return result
+
+
 def with_exists(value: T, change: Callable[[Pattern], Pattern]) -> T:
     """Change the pattern of each EXISTS in a value, innermost first."""
-    result: Any = with_parts(value, lambda each: with_exists(each, change))
-    if isinstance(result, Exists):
-        result = with_children(result, change)
-    return result  # type: ignore[no-any-return]
+    return rewritten(
+        value, lambda each: with_children(each, change) if isinstance(each, Exists) else each
+    )
 
 
 def transformed(value: T, change: Callable[[Pattern], Pattern]) -> T:
     """Change every pattern in a value, innermost first, in EXISTS too."""
-    result: Any = with_parts(value, lambda each: transformed(each, change))
-    if isinstance(result, Pattern):
-        result = change(result)
-    return result  # type: ignore[no-any-return]
+    return rewritten(value, lambda each: change(each) if isinstance(each, Pattern) else each)
 
 
 # Which variables occur where in a query, to know what nobody needs.
@@ -215,8 +208,7 @@ def movable(expression: Expression) -> bool:
 
 def renamed(value: T, old: Variable, new: Variable) -> T:
     """Replace a variable by another everywhere."""
-    result: Any = new if value == old else with_parts(value, lambda each: renamed(each, old, new))
-    return result  # type: ignore[no-any-return]
+    return rewritten(value, lambda each: new if each == old else each)
 
 
 def substituted(value: T, terms: Mapping[Variable, Term]) -> T:
