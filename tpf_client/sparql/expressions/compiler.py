@@ -165,8 +165,8 @@ class Compiler:
             case Constant(term):
                 identifier = self.typed.dictionary.encode(term)
                 return lambda _solution: identifier
-            case Call(name, arguments) if name in _TERMS:
-                return _TERMS[name](self, arguments)
+            case Call(name, arguments) if name in TERM_FUNCTIONS:
+                return TERM_FUNCTIONS[name](self, arguments)
             case _:
                 value = self.value(expression)
                 encode, spend = self.typed.encode, self.environment.spend
@@ -208,11 +208,11 @@ class Compiler:
         return test
 
     def _call(self, name: str, arguments: Arguments) -> ValueOf:
-        if name in _TERMS:
-            term, typed = _TERMS[name](self, arguments), self.typed
+        if name in TERM_FUNCTIONS:
+            term, typed = TERM_FUNCTIONS[name](self, arguments), self.typed
             return lambda solution: typed[term(solution)]
-        if name in _VALUES:
-            return _VALUES[name](self, arguments)
+        if name in VALUE_FUNCTIONS:
+            return VALUE_FUNCTIONS[name](self, arguments)
         function = _OPERATORS.get(name) or FUNCTIONS.get(name)
         if function is None:
             return self.unknown(name)
@@ -419,7 +419,7 @@ def _part(position: int) -> Callable[[Compiler, Arguments], TermOf]:
     return compiled
 
 
-_TERMS: dict[str, Callable[[Compiler, Arguments], TermOf]] = {
+TERM_FUNCTIONS: dict[str, Callable[[Compiler, Arguments], TermOf]] = {
     "IF": _if,
     "COALESCE": _coalesce,
     "BNODE": _bnode,
@@ -569,7 +569,7 @@ def _cast(name: str, convert: Callable[[Value], Value] | None) -> Compiled:
     return compiled
 
 
-_VALUES: dict[str, Compiled] = {
+VALUE_FUNCTIONS: dict[str, Compiled] = {
     "||": _or,
     "&&": _and,
     "!": _not,
