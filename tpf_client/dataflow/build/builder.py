@@ -36,20 +36,7 @@ from tpf_client.dataflow.operators.matching import LeftJoin, Mark, Minus, SemiJo
 from tpf_client.dataflow.operators.service import EachEndpoint, OnDemand
 from tpf_client.errors import SourceError, UnsupportedQueryError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import (
-    BGP,
-    Call,
-    Exists,
-    Expression,
-    Inverse,
-    Path,
-    Pattern,
-    Query,
-    Repeat,
-    VariableRef,
-)
-from tpf_client.sparql.algebra import Distinct as DistinctPattern
-from tpf_client.sparql.algebra import Filter as FilterPattern
+from tpf_client.sparql.algebra import Call, Exists, Expression, Path, Pattern, Query, VariableRef
 from tpf_client.sparql.depth import chained
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
@@ -86,8 +73,8 @@ def build_description(
     starts = _resources(builder, query, pattern, subject)
 
     frontier = builder.flow.add(Input((subject,)))
-    steps = BGP((QuadPattern(subject, predicate, target),))
-    to_blank = FilterPattern(
+    steps = algebra.BGP((QuadPattern(subject, predicate, target),))
+    to_blank = algebra.Filter(
         restrict(steps, query.dataset, builder.fresh), Call("ISBLANK", (VariableRef(target),))
     )
     edges = builder.project(builder.build(to_blank, frontier), (subject, target))
@@ -97,7 +84,7 @@ def build_description(
 
     reached = Closure(starts, edges, frontier, (subject,), end, at_least_once=False, many=True)
     subjects = builder.flow.add(Distinct(builder.flow.add(reached)))
-    describing = BGP((QuadPattern(subject, predicate, object_),))
+    describing = algebra.BGP((QuadPattern(subject, predicate, object_),))
     triples = builder.build(restrict(describing, query.dataset, builder.fresh), subjects)
     variables = (subject, predicate, object_)
     joined = builder.project(builder.flow.add(HashJoin(subjects, triples)), variables)
@@ -237,12 +224,12 @@ def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
 def build_path(builder: Construction, path: Path, seed: Node | None) -> Node:
     """Build the distinct pairs of ends of a path, as solutions."""
     repeat = path.path
-    assert isinstance(repeat, Repeat)
+    assert isinstance(repeat, algebra.Repeat)
     start, end = path.subject, path.object
     steps = repeat.path
     bound = () if seed is None else tuple(name for name in seed.schema if name in seed.certain)
     if is_variable(start) and not _is_known(start, bound) and _is_known(end, bound):
-        start, end, steps = end, start, Inverse(steps)
+        start, end, steps = end, start, algebra.Inverse(steps)
     graphs = (Variable(path.graph),) if is_variable(path.graph) else ()
 
     source, target = builder.fresh(), builder.fresh()
@@ -285,7 +272,7 @@ def _known_starts(
     start: TermOrVariable,
     graph: TermOrVariable,
     seed: Node | None,
-    repeat: Repeat,
+    repeat: algebra.Repeat,
 ) -> Node:
     graphs = (Variable(graph),) if is_variable(graph) else ()
     if not is_variable(start):
@@ -308,7 +295,7 @@ def _known_starts(
 
 def _graph_names(builder: Construction, graph: Variable, seed: Node | None) -> Node:
     quad = QuadPattern(builder.fresh(), builder.fresh(), builder.fresh(), graph)
-    pattern = DistinctPattern(algebra.Project(BGP((quad,)), (graph,)))
+    pattern = algebra.Distinct(algebra.Project(algebra.BGP((quad,)), (graph,)))
     return builder.build(pattern, builder.seed(seed, (graph,)))
 
 
@@ -317,10 +304,10 @@ def _all_places(
 ) -> Node:
     fresh = builder.fresh
     graphs = (Variable(graph),) if is_variable(graph) else ()
-    out = BGP((QuadPattern(name, fresh(), fresh(), graph),))
-    into = BGP((QuadPattern(fresh(), fresh(), name, graph),))
+    out = algebra.BGP((QuadPattern(name, fresh(), fresh(), graph),))
+    into = algebra.BGP((QuadPattern(fresh(), fresh(), name, graph),))
     pattern = _in_dataset(builder, graph, algebra.Union(out, into))
-    return builder.build(DistinctPattern(algebra.Project(pattern, (name, *graphs))), seed)
+    return builder.build(algebra.Distinct(algebra.Project(pattern, (name, *graphs))), seed)
 
 
 def _in_dataset(builder: Construction, graph: TermOrVariable, pattern: Pattern) -> Pattern:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import UNBOUND, Schema, Solution
+from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
 
 KeyOf = Callable[[Solution], Any]
 Merge = Callable[[Solution, Solution], Solution | None]
@@ -61,7 +61,7 @@ def layout(
     keys = tuple(name for name in shared if name in certain)
     loose = tuple(name for name in shared if name not in certain)
     only_right = tuple(name for name in right if name not in left_places)
-    rest = _take([right_places[name] for name in only_right])
+    rest = projection(right, only_right)
     loose_places = [(left_places[name], right_places[name]) for name in loose]
 
     def merge_exact(one: Solution, other: Solution) -> Solution | None:
@@ -91,12 +91,3 @@ def layout(
         merge=merge_loose if loose else merge_exact,
         rest=rest,
     )
-
-
-def _take(positions: list[int]) -> Callable[[Solution], Solution]:
-    if not positions:
-        return lambda _solution: ()
-    if len(positions) == 1:
-        (only,) = positions
-        return lambda solution: (solution[only],)
-    return itemgetter(*positions)
