@@ -6,7 +6,7 @@ A solution is a tuple of term identifiers (`UNBOUND`: no value), a change a solu
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from annotations.terms import Variable
 from tpf_client.sparql.expressions.environment import Solution as Solution
@@ -20,6 +20,17 @@ Multiset: TypeAlias = Counter[Solution]
 """Solutions with their multiplicities, as tests compare them."""
 
 UNBOUND: TermId = 0
+ItemT = TypeVar("ItemT")
+
+
+def add_copies(bag: dict[ItemT, int], item: ItemT, count: int) -> int:
+    """Add copies of an item to a bag; return how many there are now, of which 0 are not kept."""
+    total = bag.get(item, 0) + count
+    if total:
+        bag[item] = total
+    else:
+        bag.pop(item, None)
+    return total
 
 
 class LookupSource(Protocol):

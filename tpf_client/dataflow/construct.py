@@ -17,7 +17,7 @@ from annotations.terms import (
     is_blank_node,
     is_iri,
 )
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Solution, add_copies
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
@@ -164,12 +164,8 @@ class Construct(Node):
         if not self._has_blanks:
             self._change(solution, 0, count)
             return
-        before = self._copies.get(solution, 0)
-        after = before + count
-        if after:
-            self._copies[solution] = after
-        else:
-            del self._copies[solution]
+        after = add_copies(self._copies, solution, count)
+        before = after - count
         for copy in range(min(before, after), max(before, after)):
             self._change(solution, copy, 1 if count > 0 else -1)
 
@@ -177,11 +173,8 @@ class Construct(Node):
         decode, encode = self._dictionary.decode, self._dictionary.encode
         row = tuple([decode(each) if each else None for each in solution])
         for triple in self._triples(row, partial(_label, row, copy), 1):
-            old = self._support.get(triple, 0)
-            new = self._support[triple] = old + count
-            if not new:
-                del self._support[triple]
-            if (old > 0) != (new > 0):
+            new = add_copies(self._support, triple, count)
+            if (new - count > 0) != (new > 0):
                 self.emit(tuple([encode(term) for term in triple]), 1 if new > 0 else -1)
 
 

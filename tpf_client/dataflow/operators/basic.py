@@ -13,6 +13,7 @@ from tpf_client.dataflow.changes import (
     Sink,
     Solution,
     TermId,
+    add_copies,
     column_numbers,
     projection,
     selection,
@@ -219,16 +220,10 @@ class Distinct(Node):
         return not self._counts
 
     def _push(self, solution: Solution, count: int) -> None:
-        counts = self._counts
-        before = counts.get(solution, 0)
-        after = before + count
-        if after:
-            counts[solution] = after
-        else:
-            counts.pop(solution, None)
-        if before <= 0 < after:
+        after = add_copies(self._counts, solution, count)
+        if after - count <= 0 < after:
             self.emit(solution, 1)
-        elif after <= 0 < before:
+        elif after <= 0 < after - count:
             self.emit(solution, -1)
 
 
@@ -277,11 +272,7 @@ class Output:
         return self._order is not None
 
     def _push(self, solution: Solution, count: int) -> None:
-        total = self._rows.get(solution, 0) + count
-        if total:
-            self._rows[solution] = total
-        else:
-            self._rows.pop(solution, None)
+        add_copies(self._rows, solution, count)
         seen = self._visible(solution)
         # An order may be by what is not seen.
         changed = seen if self._order is None else solution

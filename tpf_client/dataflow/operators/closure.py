@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Solution, add_copies
 from tpf_client.dataflow.node import Input, Node, Work
 
 Place: TypeAlias = Solution
@@ -65,11 +65,7 @@ class Closure(Node):
         return self._shrunk or bool(self._new_starts or self._new_edges)
 
     def _push_start(self, solution: Solution, count: int) -> None:
-        total = self._starts.get(solution, 0) + count
-        if total:
-            self._starts[solution] = total
-        else:
-            self._starts.pop(solution, None)
+        total = add_copies(self._starts, solution, count)
         if total - count <= 0 < total:
             self._new_starts.append(solution)
         elif total <= 0 < total - count:
@@ -79,13 +75,9 @@ class Closure(Node):
         graph = solution[2:]
         source, target = (solution[0], *graph), (solution[1], *graph)
         targets = self._edges.setdefault(source, {})
-        total = targets.get(target, 0) + count
-        if total:
-            targets[target] = total
-        else:
-            del targets[target]
-            if not targets:
-                del self._edges[source]
+        total = add_copies(targets, target, count)
+        if not targets:
+            del self._edges[source]
         if total - count <= 0 < total:
             self._new_edges.append((source, target))
         elif total <= 0 < total - count:

@@ -12,6 +12,7 @@ from tpf_client.dataflow.changes import (
     LookupSource,
     Schema,
     Solution,
+    add_copies,
     column_numbers,
     projection,
     selection,
@@ -124,14 +125,8 @@ def put(index: _Index, key: Any, solution: Solution, count: int) -> None:
     bucket = index.get(key)
     if bucket is None:
         index[key] = {solution: count}
-        return
-    total = bucket.get(solution, 0) + count
-    if total:
-        bucket[solution] = total
-    else:
-        del bucket[solution]
-        if not bucket:
-            del index[key]
+    elif not add_copies(bucket, solution, count) and not bucket:
+        del index[key]
 
 
 class HashJoin(Node):
@@ -290,11 +285,7 @@ class LookupJoin(Node):
         new = entry is None
         if entry is None:
             entry = self._entries[key] = _Entry()
-        total = entry.left.get(solution, 0) + count
-        if total:
-            entry.left[solution] = total
-        else:
-            entry.left.pop(solution, None)
+        add_copies(entry.left, solution, count)
         for rest, times in entry.partners.items():
             self.emit(solution + rest, count * times)
         if new:
@@ -310,11 +301,7 @@ class LookupJoin(Node):
             emit = self.emit
             for partner, count in changes:
                 rest = self._rest(partner)
-                total = entry.partners.get(rest, 0) + count
-                if total:
-                    entry.partners[rest] = total
-                else:
-                    entry.partners.pop(rest, None)
+                add_copies(entry.partners, rest, count)
                 for solution, times in entry.left.items():
                     emit(solution + rest, count * times)
 

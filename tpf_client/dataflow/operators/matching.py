@@ -173,6 +173,14 @@ class Matching(Node):
                 del self._left[state.key]
 
 
+def _compatible(how: Layout, condition: Condition | None) -> Pair:
+    def pair(one: Solution, other: Solution) -> bool:
+        merged = how.merge(one, other)
+        return merged is not None and (condition is None or condition(merged))
+
+    return pair
+
+
 # Left join: OPTIONAL.
 
 
@@ -183,12 +191,7 @@ class LeftJoin(Matching):
         how = layout(left.schema, left.certain, right.schema, right.certain)
         self._merge = how.merge
         self._padding = (UNBOUND,) * (len(how.schema) - len(left.schema))
-
-        def pair(one: Solution, other: Solution) -> bool:
-            merged = how.merge(one, other)
-            return merged is not None and (condition is None or condition(merged))
-
-        super().__init__(left, right, how, how.schema, left.certain, pair)
+        super().__init__(left, right, how, how.schema, left.certain, _compatible(how, condition))
 
     def matched(self, left: Solution, right: Solution, count: int) -> None:
         merged = self._merge(left, right)
@@ -233,14 +236,7 @@ class SemiJoin(Matching):
         self.left, self.right, self.negated = left, right, negated
         self.expressions = () if condition is None else expressions
         self._mark = mark
-
-        rest, exact = how.rest, not how.loose
-
-        def pair(one: Solution, other: Solution) -> bool:
-            merged = one + rest(other) if exact else how.merge(one, other)
-            return merged is not None and (condition is None or condition(merged))
-
-        super().__init__(left, right, how, schema, certain, pair)
+        super().__init__(left, right, how, schema, certain, _compatible(how, condition))
         if not negated and mark is None:
             self.monotone = left.monotone and right.monotone
 

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.changes import Multiset, Solution, add_copies
 from tpf_client.dataflow.node import Key, Node
 
 # Slice: OFFSET and LIMIT of solutions whose order does not matter (see `order` where it does).
@@ -67,11 +67,7 @@ class Slice(Node):
         return self._stale
 
     def _push(self, solution: Solution, count: int) -> None:
-        total = self._rows.get(solution, 0) + count
-        if total:
-            self._rows[solution] = total
-        else:
-            self._rows.pop(solution, None)
+        total = add_copies(self._rows, solution, count)
         before = self._total
         self._total += count
         # Which copies are shown is free (section 15.5), only their number is not: a further copy of
@@ -128,13 +124,8 @@ class _Rows:
 
     def changed(self) -> Collection[Key]:
         changes, self._changes = self._changes, {}
-        copies = self._copies
         for solution, count in changes.items():
-            total = copies.get(solution, 0) + count
-            if total:
-                copies[solution] = total
-            else:
-                copies.pop(solution, None)
+            add_copies(self._copies, solution, count)
         return [solution for solution, count in changes.items() if count]
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from math import fsum, inf, isfinite, nan
 from typing import Any, Final, Protocol
 
-from tpf_client.dataflow.changes import UNBOUND, TermId
+from tpf_client.dataflow.changes import UNBOUND, TermId, add_copies
 from tpf_client.dataflow.node import Work
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
@@ -129,13 +129,8 @@ class DistinctArguments:
         self.result = inner.result
 
     def add(self, argument: TermId, count: int) -> None:
-        before = self._counts.get(argument, 0)
-        after = before + count
-        if after:
-            self._counts[argument] = after
-        else:
-            self._counts.pop(argument, None)
-        if (before > 0) != (after > 0):
+        after = add_copies(self._counts, argument, count)
+        if (after - count > 0) != (after > 0):
             self.inner.add(argument, 1 if after > 0 else -1)
 
 
@@ -176,11 +171,7 @@ class Sum:
             self._decimals = _EXACT.fma(value, count, self._decimals)
             self._decimal_count += count
         elif isinstance(value, float):
-            total = self._floats.get(argument, 0) + count
-            if total:
-                self._floats[argument] = total
-            else:
-                del self._floats[argument]
+            add_copies(self._floats, argument, count)
         else:
             self._failures += count
 
@@ -229,11 +220,7 @@ class _Counts:
         self._counts: dict[TermId, int] = {}
 
     def add(self, argument: TermId, count: int) -> None:
-        total = self._counts.get(argument, 0) + count
-        if total:
-            self._counts[argument] = total
-        else:
-            del self._counts[argument]
+        add_copies(self._counts, argument, count)
 
 
 class Sample(_Counts):
