@@ -67,32 +67,16 @@ def inline_decimal(value: Decimal) -> int | None:
     unscaled = 0
     for digit in digits:
         unscaled = unscaled * 10 + digit
-    unscaled, scale = without_zeros(unscaled * 10 ** max(exponent, 0), max(-exponent, 0))
+    unscaled, scale = unscaled * 10 ** max(exponent, 0), max(-exponent, 0)
+    while scale and not unscaled % 10:
+        unscaled, scale = unscaled // 10, scale - 1
     if unscaled >= MOST_UNSCALED or scale > MOST_SCALE:
         return None
     return (((-unscaled if sign else unscaled) << SCALE_BITS | scale) << TAG_BITS) | DECIMAL
 
 
-def without_zeros(unscaled: int, scale: int) -> tuple[int, int]:
-    """Strip the trailing zeros of a decimal; return its unscaled value and scale."""
-    if not unscaled:
-        return 0, 0
-    for step in (16, 8, 4, 1):
-        while scale >= step and not unscaled % 10**step:
-            unscaled //= 10**step
-            scale -= step
-    return unscaled, scale
-
-
 def written_decimal(text: str) -> int | None:
     """Inline an ``xsd:decimal`` with exactly this text; ``None`` where it does not fit."""
-    whole, _, fraction = text.partition(".")
-    # What most are: no sign, a digit at both ends, nothing that is longer than it need be.
-    if (whole + fraction).isdigit() and len(text) < 20 and fraction and text.isascii():
-        if whole and (whole[0] != "0" or whole == "0"):
-            unscaled = int(whole + fraction)
-            return ((unscaled << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
-        return None
     match = _DECIMAL_TEXT.fullmatch(text)
     if match is None:
         return None
@@ -112,8 +96,6 @@ def inline_instant(instant: datetime) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    if len(text) < 19 and text.isdigit() and text.isascii() and (text[0] != "0" or text == "0"):
-        return int(text) << TAG_BITS | INTEGER
     return inline_integer(int(text)) if _INTEGER_TEXT.fullmatch(text) else None
 
 
