@@ -67,9 +67,11 @@ def inline_decimal(value: Decimal) -> int | None:
     unscaled = 0
     for digit in digits:
         unscaled = unscaled * 10 + digit
-    unscaled, scale = unscaled * 10 ** max(exponent, 0), max(-exponent, 0)
+    unscaled *= 10 ** max(exponent, 0)
+    scale = max(-exponent, 0)
     while scale and not unscaled % 10:
-        unscaled, scale = unscaled // 10, scale - 1
+        unscaled //= 10
+        scale -= 1
     if unscaled >= MOST_UNSCALED or scale > MOST_SCALE:
         return None
     return (((-unscaled if sign else unscaled) << SCALE_BITS | scale) << TAG_BITS) | DECIMAL
