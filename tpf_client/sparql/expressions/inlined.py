@@ -64,11 +64,9 @@ def inline_decimal(value: Decimal) -> int | None:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or len(digits) + max(exponent, 0) > 40:
         return None
-    unscaled = 0
-    for digit in digits:
+    unscaled, scale = 0, max(-exponent, 0)
+    for digit in (*digits, *[0] * exponent):
         unscaled = unscaled * 10 + digit
-    unscaled *= 10 ** max(exponent, 0)
-    scale = max(-exponent, 0)
     while scale and not unscaled % 10:
         unscaled //= 10
         scale -= 1
