@@ -223,8 +223,10 @@ def _order(name: str, compare: Callable[[Any, Any], bool]) -> Callable[[Value, V
         if kind is other:
             if kind in directly:
                 return compare(left, right)
-            if isinstance(left, Moment):
-                gap = difference(left, right)  # type: ignore[arg-type]
+            if isinstance(left, Moment) and isinstance(right, Moment):
+                if left.zone == right.zone:
+                    return compare(left, right)
+                gap = difference(left, right)
                 if gap is not None:
                     return compare(gap, 0)
             elif isinstance(left, Duration) and isinstance(right, Duration):

@@ -5,8 +5,10 @@ from decimal import Decimal
 from typing import Final, Protocol, TypeVar
 
 from annotations.terms import Term
+from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.inlined import (
     BOOLEAN,
+    DATE_TIME,
     DECIMAL,
     FALSE_ID,
     INTEGER,
@@ -16,6 +18,7 @@ from tpf_client.sparql.expressions.inlined import (
     decimal_of,
     inline_decimal,
     inline_integer,
+    instant_of,
 )
 from tpf_client.sparql.expressions.values import EvaluationError, Value, term_of, value_of
 
@@ -68,10 +71,11 @@ class TypedTerms(Remembered[int, Value]):
             return identifier == TRUE_ID
         if identifier == 0:
             raise EvaluationError
-        value = value_of(self.dictionary.decode(identifier))
-        if not tag:
-            # Dates are not remembered either: a stream brings new ones for ever.
-            self[identifier] = value
+        if tag == DATE_TIME:
+            # Nor are dates remembered: a stream brings new ones for ever.
+            at = instant_of(identifier)
+            return DateTime(at.year, at.month, at.day, at.hour, at.minute, Decimal(at.second), 0)
+        value = self[identifier] = value_of(self.dictionary.decode(identifier))
         return value
 
     def encode(self, value: Value) -> int:
