@@ -112,7 +112,7 @@ class Counted:
         return call
 
     def __enter__(self):
-        names = (functions.WEIGHTS.keys() & functions.FUNCTIONS.keys()) | functions.SPENDING
+        names = functions.WEIGHTS.keys() | functions.SPENDING
         self._patch = patch.dict(
             functions.FUNCTIONS, {n: self._counting(functions.FUNCTIONS[n]) for n in names}
         )

@@ -220,6 +220,8 @@ class Compiler:
         spend = self.environment.spend
         if name in SPENDING:
             function = partial(function, spend or free)
+        if spend is not None and name in _COMPARISONS:
+            return _comparing(function, values[0], values[1], spend)
         if spend is not None and name in WEIGHTS:
             return _paying(function, values, spend, WEIGHTS[name])
         if len(values) == 1:
@@ -245,13 +247,27 @@ def _error(_solution: Solution) -> Any:
     raise EvaluationError
 
 
-_TEXTS: Final = frozenset((LanguageString, Iri, Opaque))
+_TEXTS: Final = frozenset((str, LanguageString, Iri, Opaque))
 
 
 def _length(value: Value) -> int:
     if type(value) is str:
         return len(value)
     return len(value[0]) if type(value) in _TEXTS else 0  # type: ignore[index, arg-type]
+
+
+def _comparing(
+    function: Callable[..., Value], left: ValueOf, right: ValueOf, spend: Spend
+) -> ValueOf:
+    """A comparison; of texts it reads no more than the first one has."""
+
+    def compare(solution: Solution) -> Value:
+        one = left(solution)
+        if type(one) in _TEXTS and (size := _length(one)) > _LONG:
+            spend(size)
+        return function(one, right(solution))
+
+    return compare
 
 
 def _paying(
@@ -598,6 +614,7 @@ VALUE_FUNCTIONS: dict[str, Compiled] = {
 }
 """Functions that are more than a function of the values of their arguments."""
 
+_COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))
 _OPERATORS: dict[str, Callable[..., Value]] = {
     "=": operators.equal,
     "!=": lambda left, right: not operators.equal(left, right),

@@ -684,7 +684,6 @@ SPENDING = frozenset(("REGEX", "REPLACE"))
 WEIGHTS = {
     **dict.fromkeys(
         (
-            "=", "!=", "<", ">", "<=", ">=",
             "STRLEN", "SUBSTR", "UCASE", "LCASE", "CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE",
             "STRAFTER", "CONCAT", "LANGMATCHES", "MD5", "SHA1", "SHA256", "SHA384", "SHA512",
         ),
@@ -694,4 +693,4 @@ WEIGHTS = {
     "STRLANG": 8,
     "STRLANGDIR": 8,
 }  # fmt: skip
-"""Functions and operators whose work grows with the texts that they are given, and how much."""
+"""Functions whose work grows with the texts that they are given, and how much."""
