@@ -7,6 +7,7 @@ paper 003, section 5.1.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Final
 
 from annotations.terms import Term, Variable, is_iri
@@ -26,7 +27,9 @@ from tpf_client.sparql.rewrite.visitor import (
     combined,
     conjunction,
     conjuncts,
+    join,
     movable,
+    operands,
     substituted,
     with_children,
 )
@@ -174,20 +177,65 @@ def _sides(pattern: Pattern) -> list[Pattern]:
                 # A row without values is joined with everything.
                 return [pattern]
             return [algebra.Values(names, tuple(tuples)) for names, tuples in sides.items()]
-        case algebra.Join(left, right):
-            lefts, rights = _sides(left), _sides(right)
-            repeated = (*(lefts if len(rights) > 1 else ()), *(rights if len(lefts) > 1 else ()))
-            if all(map(_repeatable, repeated)) and len(lefts) * len(rights) <= MOST_SIDES:
-                return [algebra.Join(one, other) for one in lefts for other in rights]
-            both = [combined(each, algebra.Union) for each in (lefts, rights)]
-            return [algebra.Join(*both)]
+        case algebra.Join():
+            return _sides_of_join(operands(pattern))
         case algebra.LeftJoin(left, right, condition):
-            right, lefts = split_values(right), _sides(left)
-            if not _repeatable(algebra.LeftJoin(EMPTY_GROUP, right, condition)):
-                lefts = [combined(lefts, algebra.Union)]
-            return [algebra.LeftJoin(each, right, condition) for each in lefts]
+            right = split_values(right)
+            sides_of_left = _sides(left)
+            needed = _repeatable(right) and not _unsure(sides_of_left).isdisjoint(in_scope(right))
+            if needed and (condition is None or movable(condition)):
+                return [algebra.LeftJoin(each, right, condition) for each in sides_of_left]
+            return [algebra.LeftJoin(combined(sides_of_left, algebra.Union), right, condition)]
         case _:
             return [split_values(pattern)]
+
+
+def _sides_of_join(parts: list[Pattern]) -> list[Pattern]:
+    sides: list[Pattern] = []
+    rest: list[Pattern] = []
+    for part in parts:
+        alternatives = _sides(part)
+        if len(alternatives) > 1 and len(sides or [part]) * len(alternatives) <= MOST_SIDES:
+            sides = (
+                [algebra.Join(a, b) for a in sides for b in alternatives] if sides else alternatives
+            )
+        else:
+            rest.append(combined(alternatives, algebra.Union))
+    if not sides:
+        return [combined(rest)]
+    rest = [single for part in rest for single in _patterns_of(part)]
+    bound = [always_bound(each) for each in sides]
+    given = frozenset().union(*bound)
+    repeated: Pattern = EMPTY_GROUP
+    while (chosen := _next_repeated(rest, bound, given)) is not None:
+        rest.remove(chosen)
+        repeated = join(repeated, chosen)
+        bound = [each | always_bound(chosen) for each in bound]
+    sides = [join(side, repeated) for side in sides]
+    return [reduce(join, rest, combined(sides, algebra.Union))] if rest else sides
+
+
+def _patterns_of(pattern: Pattern) -> list[Pattern]:
+    return [BGP((quad,)) for quad in pattern.patterns] if isinstance(pattern, BGP) else [pattern]
+
+
+def _next_repeated(
+    rest: list[Pattern], bound: list[frozenset[Variable]], given: frozenset[Variable]
+) -> Pattern | None:
+    preferred = [each for each in rest if not given.isdisjoint(in_scope(each))]
+    near = [
+        each
+        for each in rest
+        if _repeatable(each) and not any(side.isdisjoint(in_scope(each)) for side in bound)
+    ]
+    if not preferred or not near:
+        return None
+    return next((each for each in near if each in preferred), near[0])
+
+
+def _unsure(sides: list[Pattern]) -> frozenset[Variable]:
+    bound = [always_bound(each) for each in sides]
+    return frozenset().union(*bound) - frozenset.intersection(*bound)
 
 
 def _repeatable(pattern: Pattern) -> bool:
