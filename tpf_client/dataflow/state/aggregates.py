@@ -15,6 +15,15 @@ from tpf_client.dataflow.changes import UNBOUND, TermId, add_copies
 from tpf_client.dataflow.node import Work
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
+from tpf_client.sparql.expressions.inlined import (
+    DECIMAL,
+    INTEGER,
+    MOST_UNSCALED,
+    SCALE_BITS,
+    TAG,
+    TAG_BITS,
+    without_zeros,
+)
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import (
     LONGEST,
@@ -104,6 +113,10 @@ class Median:
         return self._typed.encode(operators.quotient(total, 2))
 
 
+_SCALE: Final = (1 << SCALE_BITS) - 1
+_PLACES: Final = 18
+_POWERS: Final = [10**power for power in range(_PLACES + 1)]
+_ONE: Final = 10**_PLACES
 _CHARACTERS: Final = 256
 """So many of a text are read like one value more."""
 # Enough for sums of as many decimals as there may be: what was added can be taken away.
@@ -157,19 +170,32 @@ class Sum:
         self._average = average
         self._count = 0
         self._integers = 0
+        # Decimals: in parts of 10^-18, and those that are longer.
+        self._parts = 0
         self._decimals = Decimal(0)
-        self._decimal_count = 0
+        self._decimal_count = self._longer = 0
         self._floats: dict[TermId, int] = {}
         self._failures = 0
 
     def add(self, argument: TermId, count: int) -> None:
         self._count += count
+        tag = argument & TAG
+        if tag == INTEGER:
+            self._integers += (argument >> TAG_BITS) * count
+            return
+        scale = argument >> TAG_BITS & _SCALE
+        if tag == DECIMAL and scale <= _PLACES:
+            unscaled = argument >> SCALE_BITS + TAG_BITS
+            self._parts += unscaled * _POWERS[_PLACES - scale] * count
+            self._decimal_count += count
+            return
         value = self._typed[argument] if argument else None
         if type(value) is int:
             self._integers += value * count
         elif isinstance(value, Decimal):
             self._decimals = _EXACT.fma(value, count, self._decimals)
             self._decimal_count += count
+            self._longer += count
         elif isinstance(value, float):
             add_copies(self._floats, argument, count)
         else:
@@ -178,10 +204,14 @@ class Sum:
     def result(self) -> TermId:
         if self._failures:
             return UNBOUND
+        parts, decimals = self._parts, self._decimal_count
+        if not self._floats and not self._longer:
+            return self._result_of(self._count, self._integers * _ONE + parts, decimals)
         try:
             total: Value = self._integers
-            if self._decimal_count:
-                total = operators.add(total, self._decimals)
+            if decimals:
+                short = Decimal(parts).scaleb(-_PLACES, _EXACT)
+                total = operators.add(total, _EXACT.add(short, self._decimals))
             if self._floats:
                 total = operators.add(total, self._floating())
             if self._average and self._count:
@@ -189,6 +219,16 @@ class Sum:
         except EvaluationError:
             return UNBOUND
         return self._typed.encode(total)
+
+    def _result_of(self, count: int, total: int, decimals: int) -> TermId:
+        if self._average and count:
+            total = total // count if total >= 0 else -(-total // count)
+        elif not decimals:
+            return self._typed.encode(total // _ONE)
+        unscaled, scale = without_zeros(total, _PLACES)
+        if -MOST_UNSCALED < unscaled < MOST_UNSCALED:
+            return (unscaled << SCALE_BITS | scale) << TAG_BITS | DECIMAL
+        return self._typed.encode(Decimal(unscaled).scaleb(-scale, _EXACT))
 
     def _floating(self) -> float:
         single = True

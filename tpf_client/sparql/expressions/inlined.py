@@ -67,12 +67,18 @@ def inline_decimal(value: Decimal) -> int | None:
     unscaled, scale = 0, max(-exponent, 0)
     for digit in (*digits, *[0] * exponent):
         unscaled = unscaled * 10 + digit
-    while scale and not unscaled % 10:
-        unscaled //= 10
-        scale -= 1
+    unscaled, scale = without_zeros(unscaled, scale)
     if unscaled >= MOST_UNSCALED or scale > MOST_SCALE:
         return None
     return (((-unscaled if sign else unscaled) << SCALE_BITS | scale) << TAG_BITS) | DECIMAL
+
+
+def without_zeros(unscaled: int, scale: int) -> tuple[int, int]:
+    """Strip the trailing zeros of a decimal; return its unscaled value and scale."""
+    while scale and not unscaled % 10:
+        unscaled //= 10
+        scale -= 1
+    return unscaled, scale
 
 
 def written_decimal(text: str) -> int | None:
