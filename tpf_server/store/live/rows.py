@@ -9,7 +9,7 @@ A *slot* holds all versions with one key and kind of label; at most one is valid
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,17 @@ class _TermTable:
             del self._ids[self._texts[number]]
             self._texts[number] = ""
             self._free.append(number)
+
+
+class Limits(NamedTuple):
+    """What the oldest snapshots that can be read show."""
+
+    sequence: int
+    """Of the oldest one."""
+    expired: int
+    """Expiring versions that ended until then are not shown, in microseconds."""
+    history: int
+    """Nor are intervals that ended until then."""
 
 
 ANY = -1
@@ -121,6 +132,23 @@ class Rows:
         """Return for every row True where it holds a version."""
         used: npt.NDArray[np.bool_] = self.numpy("added") != _NOT_USED
         return used
+
+    def retirable(self, limits: Limits) -> Array:
+        """Return the rows that no snapshot shows, by end."""
+        removed, end = self.numpy("removed"), self.numpy("end")
+        until = np.where(self.numpy("start") == NO_START, limits.expired, limits.history)
+        gone = (removed <= limits.sequence) | ((removed == FOREVER) & (end <= until))
+        result = np.flatnonzero(gone & self.in_use())
+        ordered: Array = result[np.argsort(end[result], kind="stable")]
+        return ordered
+
+    def is_retirable(self, row: int, limits: Limits) -> bool:
+        """True where no snapshot shows a row."""
+        until = limits.expired if self.start[row] == NO_START else limits.history
+        return self.row_in_use(row) and (
+            self.removed[row] <= limits.sequence
+            or (self.removed[row] == FOREVER and self.end[row] <= until)
+        )
 
     def _make_room(self, row: int, slot: int) -> None:
         if row >= len(self.start):

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final, Self, TypeAlias, TypeVar
 
@@ -38,6 +38,7 @@ from tpf_server.store.live.log import (
 )
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
+from tpf_server.store.live.rows import Limits
 from tpf_server.store.protocols import (
     MOST_FREQUENT,
     BatchListener,
@@ -55,6 +56,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _SLACK = 1024
 _IDLE = 4096
 """How many rows a batch without facts retires at most."""
+_GROWTH, _LEAST_GROWTH = 16, 64
+"""All rows are looked at again when they are a sixteenth more, and so many."""
 _RECOUNT = 64
 _READ_AT_ONCE = 4
 
@@ -78,35 +81,51 @@ class Cleaner:
         self._batches = 0
         self._dropped = 0
         self._seldom = False
+        self._retirable: list[int] = []
+        """Rows that the last look at all of them found, the first to be retired at the end."""
+        self._look_at = 0
+        """With how many rows all are looked at again."""
 
     def is_due(self, index: FactIndex, now: int) -> bool:
         """True where versions are to be retired and no batch came for long."""
-        since = now - self._retention
-        if not index.batches or index.batches[-1].changed > since:
+        if not index.batches or index.batches[-1].changed > now - self._retention:
             return False
-        old = (one.sequence for one in reversed(index.batches) if one.published <= since)
-        last = next(old, index.floor.sequence)
-        return (
-            index.retirement.superseded_until(last)
-            or index.retirement.ended_until(since, self._history_until(now))
-            or (self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until)
+        self._look(index, self._limits(index, now))
+        return bool(self._retirable) or (
+            self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until
         )
 
-    def _history_until(self, now: int) -> int:
-        return NO_START if self._history is None else now - max(self._history, self._retention)
+    def _limits(self, index: FactIndex, now: int) -> Limits:
+        since = now - self._retention
+        # The oldest state that is retained is the last one from before.
+        before = takewhile(lambda batch: batch.published <= since, index.batches)
+        oldest = max((batch.sequence for batch in before), default=index.floor.sequence)
+        history = NO_START if self._history is None else now - max(self._history, self._retention)
+        return Limits(oldest, since, history)
+
+    def _look(self, index: FactIndex, limits: Limits) -> None:
+        self._retirable = index.rows.retirable(limits).tolist()[::-1]
+        standing = index.rows.live_rows - len(self._retirable)
+        self._look_at = standing + standing // _GROWTH + _LEAST_GROWTH
+
+    def _retired(self, index: FactIndex, limits: Limits, limit: int) -> list[int]:
+        if not self._retirable and index.rows.live_rows >= self._look_at:
+            self._look(index, limits)
+        results: list[int] = []
+        while self._retirable and len(results) < limit:
+            row = self._retirable.pop()
+            # Another process may have retired it, and used its number again.
+            if index.rows.is_retirable(row, limits):
+                results.append(row)
+        return results
 
     def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
         """Return the record of a batch, in the transaction; then append it and call `clean`."""
         rows, floor = index.rows, index.floor
-        since = now - self._retention
-        oldest = floor.sequence
-        for batch in index.batches:
-            if batch.published > since:
-                break
-            oldest = max(oldest, batch.sequence)
-        history = self._history_until(now)
+        limits = self._limits(index, now)
+        oldest = limits.sequence
         limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
-        retired = index.retirement.take(oldest, since, history, limit)
+        retired = self._retired(index, limits, limit)
         expired, ended = floor.expired, floor.history
         for row in retired:
             if rows.removed[row] == FOREVER:
@@ -118,7 +137,6 @@ class Cleaner:
             carried = self._carry(index, effects, oldest, set(retired), now)
         except StoreError:
             undo(index, effects)
-            index.retirement.add_again(retired)
             raise
         floor = Floor(oldest, expired, ended)
         gone: list[Version] = []
@@ -405,7 +423,7 @@ class IndexedLiveStore:
             self._events_from = int(log.setting("events_from", str(self._index.last)))
 
     def _reset(self) -> None:
-        self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
+        self._index = FactIndex(self._settings.key)
         self._reader = Reader(self._index)
         self._unwatched = Unwatched()
         self._updates = UpdateCounts()
@@ -613,11 +631,12 @@ class IndexedLiveStore:
         if not self._publishing.acquire(blocking=False):
             return False  # a batch is coming
         try:
-            with self._reading():
-                is_due = instant >= self._retire_from and self._cleaner.is_due(self._index, instant)
-            if not is_due:
+            if instant < self._retire_from:
                 return False
             self._retire_from = instant + _PAUSE
+            with self._reading():
+                if not self._cleaner.is_due(self._index, instant):
+                    return False
             return self._publish([], instant, None, retiring=True) is not None
         finally:
             self._publishing.release()
