@@ -35,7 +35,7 @@ from tpf_server.sources import (
     static_store,
 )
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 from tpf_server.store.static.columnar import open_store
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
@@ -63,7 +63,7 @@ class DatasetOpener:
 
     def __init__(self) -> None:
         # A store that was closed is not kept in memory.
-        self._live: WeakValueDictionary[_LiveKey, IndexedLiveStore] = WeakValueDictionary()
+        self._live: WeakValueDictionary[_LiveKey, LiveStore] = WeakValueDictionary()
 
     def open(self, configuration: Configuration) -> list[OpenDataset]:
         """Open all datasets, or none."""
@@ -92,7 +92,7 @@ class DatasetOpener:
             opened.pop_all()
             return dataset
 
-    def _live_store(self, key: _LiveKey) -> IndexedLiveStore:
+    def _live_store(self, key: _LiveKey) -> LiveStore:
         open_store = self._live.get(key)
         if open_store is not None:
             try:

@@ -36,7 +36,7 @@ from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 from tpf_server.store.static.columnar import open_dataset
 
 _BASE = "http://server.example/"
@@ -112,7 +112,7 @@ class Application:
     """The application with one dataset, on a manual clock."""
 
     clock: ManualClock
-    live: IndexedLiveStore
+    live: LiveStore
     session: requests.Session
     work: ServerWork
 

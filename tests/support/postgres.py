@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from tests.support.peers import POSTGRES
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 
 _SUPERUSER = "tester"
 _CONFIGURATION = """
@@ -84,7 +84,7 @@ class Address(NamedTuple):
     place: str
     name: str
 
-    def open(self, settings: LiveSettings | None = None) -> IndexedLiveStore:
+    def open(self, settings: LiveSettings | None = None) -> LiveStore:
         """Open the store, or make it."""
         return open_live_store(self.place, settings, self.name)
 

@@ -19,7 +19,7 @@ from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.store.live.store import LiveStore
 
 BASE = "http://server.test/"
 TOKEN = "open sesame"
@@ -96,7 +96,7 @@ class Served:
         self.clock = ManualClock(start)
         own = {"base_url": BASE, "publish_token": TOKEN}
         self.settings = Settings(**{**own, **(settings or {})})
-        self.live: IndexedLiveStore | None = None
+        self.live: LiveStore | None = None
         if live:
             place = address or Address(str(folder / "live.sqlite"), "live")
             self.live = place.open(keeping)

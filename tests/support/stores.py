@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from annotations.terms import Quad, QuadPattern, is_variable
-from tpf_server.store.protocols import LiveStore, Standing
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import Standing
 from tpf_server.store.static.columnar import ColumnarStore, open_store
 from tpf_server.store.static.indexing import QuadIndexer
 

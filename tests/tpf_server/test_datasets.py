@@ -20,7 +20,7 @@ from tpf_server.fragments.view import Plain
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import Record
 from tpf_server.store.live.sqlite_log import SqliteLog
-from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.store.live.store import LiveStore
 from tpf_server.store.static.indexing import index_files
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,8 +60,8 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     return found
 
 
-def live_of(dataset: OpenDataset) -> IndexedLiveStore:
-    assert isinstance(dataset.live, IndexedLiveStore)
+def live_of(dataset: OpenDataset) -> LiveStore:
+    assert isinstance(dataset.live, LiveStore)
     return dataset.live
 
 

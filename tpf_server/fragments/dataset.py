@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from annotations.methods.base import NAMED_GRAPHS, FactPattern, Part
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from tpf_server.settings import PLAIN, DatasetSettings
-from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import Snapshot
+from tpf_server.store.static.columnar import ColumnarStore
 
 # Quads that are static and live at the same time, so that they are shown and counted once.
 #
@@ -22,7 +24,7 @@ EVERYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variabl
 class _Overlap:
     """The static quads of a dataset that are live facts, too."""
 
-    def __init__(self, static: StaticStore, live: LiveStore) -> None:
+    def __init__(self, static: ColumnarStore, live: LiveStore) -> None:
         self._static = static
         self._live = live
         self._predicates: dict[Term, bool] = {}
@@ -91,7 +93,7 @@ class OpenDataset:
     """A dataset with its open stores; either may be missing."""
 
     settings: DatasetSettings
-    static: StaticStore | None = None
+    static: ColumnarStore | None = None
     live: LiveStore | None = None
     overlap: _Overlap | None = field(init=False, default=None)
     """The quads that are in both stores."""

@@ -11,7 +11,7 @@ from annotations.labels import Labelling
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import AllMatches, LabelledRows, Matches, State
+from tpf_server.fragments.view import LabelledRows, Matches, State
 from tpf_server.store.protocols import QuadColumns, Snapshot, quad_columns
 
 
@@ -94,9 +94,7 @@ def _without_metadata(rows: LabelledRows, endpoint: Endpoint) -> LabelledRows:
     )
 
 
-def _links(
-    request: FragmentRequest, matches: Matches | AllMatches, snapshot: Snapshot | None
-) -> dict[str, str]:
+def _links(request: FragmentRequest, matches: Matches, snapshot: Snapshot | None) -> dict[str, str]:
     pinned = snapshot if matches.dynamic or request.snapshot is not None else None
     last = max(1, -(-matches.total // request.limit))
     links = {"first": request.page_link(1, pinned)}

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
 from annotations.labels import Fact, Label, Labelling
@@ -16,7 +16,9 @@ from annotations.methods.base import FactPattern, Naming, Part
 from annotations.terms import Quad, QuadPattern, Term, TermOrVariable, is_variable
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import PLAIN
-from tpf_server.store.protocols import LiveStore, QuadColumns, Snapshot, StaticStore, quad_columns
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import QuadColumns, Snapshot, quad_columns
+from tpf_server.store.static.columnar import ColumnarStore
 
 # The plain view: a live fact is shown as its own quad, its label only in the metadata.
 
@@ -95,13 +97,8 @@ class View:
 
     def matches(
         self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None, state: "State"
-    ) -> "Matches | AllMatches":
-        parts = state.parts or ((),) * len(patterns)
-        matches = [
-            Matches(self.dataset, pattern, snapshot, own)
-            for pattern, own in zip(patterns, parts, strict=True)
-        ]
-        return matches[0] if len(matches) == 1 else AllMatches(matches)
+    ) -> "Matches":
+        return Matches(self.dataset, patterns, snapshot, state)
 
 
 class State(NamedTuple):
@@ -116,98 +113,81 @@ def _extend(columns: QuadColumns, more: QuadColumns) -> None:
         column += terms
 
 
-class AllMatches:
-    """The matches of several disjoint patterns, one after the other."""
-
-    def __init__(self, matches: Sequence["Matches"]) -> None:
-        self._matches = matches
-        self.dynamic = sum(one.dynamic for one in matches)
-        self.total = sum(one.total for one in matches)
-
-    def slice(self, offset: int, limit: int) -> LabelledRows:
-        result = LabelledRows(QuadColumns([], [], [], []), [])
-        for one in self._matches:
-            missing = limit - len(result.labels)
-            if missing <= 0:
-                break
-            if offset < one.total:
-                rows = one.slice(offset, missing)
-                _extend(result.columns, rows.columns)
-                result.labels.extend(rows.labels)
-            offset = max(0, offset - one.total)
-        return result
-
-    def labellings(self) -> list[Labelling]:
-        kinds = {kind for one in self._matches for kind in one.labellings()}
-        return [kind for kind in _LABELLINGS if kind in kinds]
-
-    def earliest_end(self) -> datetime | None:
-        ends = [one.earliest_end() for one in self._matches if one.dynamic]
-        return min((end for end in ends if end is not None), default=None)
-
-
 class Matches:
-    """The quads of a view that match a pattern, in a fixed order; evaluated lazily."""
+    """The quads of a view that match disjoint patterns, in a fixed order; evaluated lazily."""
 
     def __init__(
         self,
         dataset: OpenDataset,
-        pattern: QuadPattern,
+        patterns: Sequence[QuadPattern],
         snapshot: Snapshot | None,
-        parts: Sequence[Part],
+        state: State,
     ) -> None:
-        self._dataset = dataset
-        self._pattern = pattern
-        self._snapshot = snapshot
-        self._static_count = dataset.static.count(pattern) if dataset.static else 0
-        self._parts: list[_PartFacts] = []
-        if dataset.live is not None and snapshot is not None:
-            self._parts = [_PartFacts(dataset.live, snapshot, part) for part in parts]
-        self.dynamic = sum(rows.count for rows in self._parts)
-        self._hidden: list[tuple[int, Quad]] = []
-        if self.dynamic and self._static_count and dataset.overlap and snapshot is not None:
-            self._hidden = dataset.overlap.hidden(pattern, parts, snapshot)
-            self._static_count -= len(self._hidden)
-        self.total = self._static_count + self.dynamic
+        self._live: list[_PartFacts] = []
+        self._sources: list[_StaticQuads | _PartFacts] = []
+        for pattern, parts in zip(patterns, state.parts or repeat(()), strict=False):
+            live: list[_PartFacts] = []
+            if dataset.live is not None and snapshot is not None:
+                live = [_PartFacts(dataset.live, snapshot, part) for part in parts]
+            if dataset.static is not None:
+                quads = _StaticQuads(dataset.static, pattern)
+                shown = quads.count and any(rows.count for rows in live)
+                if shown and dataset.overlap is not None and snapshot is not None:
+                    quads.hide(dataset.overlap.hidden(pattern, parts, snapshot))
+                self._sources.append(quads)
+            self._sources += live
+            self._live += live
+        self.dynamic = sum([rows.count for rows in self._live])
+        self.total = sum([rows.count for rows in self._sources])
 
     def slice(self, offset: int, limit: int) -> LabelledRows:
         """Return up to `limit` matches from position `offset`."""
-        result = QuadColumns([], [], [], [])
-        if offset < self._static_count and self._dataset.static is not None:
-            result = self._static_columns(self._dataset.static, offset, limit)
-        labels: list[Label | None] = [None] * len(result.subjects)
-        start = self._static_count
-        for rows in self._parts:
-            missing = limit - len(labels)
+        result = LabelledRows(QuadColumns([], [], [], []), [])
+        for source in self._sources:
+            missing = limit - len(result.labels)
             if missing <= 0:
                 break
-            skipped = max(0, offset - start)
-            if skipped < rows.count:
-                render = rows.part.render
-                facts = rows.facts(skipped, missing)
-                _extend(result, quad_columns([render(fact) for fact in facts]))
-                labels += [fact.label for fact in facts]
-            start += rows.count
-        return LabelledRows(result, labels)
-
-    def _static_columns(self, static: StaticStore, offset: int, limit: int) -> QuadColumns:
-        if not self._hidden:
-            return static.columns(self._pattern, offset, limit)
-        # How many hidden ones stand before the first and before the last of the page.
-        before = [position - k for k, (position, _) in enumerate(self._hidden)]
-        first, last = bisect_right(before, offset), bisect_right(before, offset + limit - 1)
-        quads = static.quads(self._pattern, offset + first, limit + last - first)
-        hidden = {quad for _, quad in self._hidden[first:last]}
-        return quad_columns([quad for quad in quads if quad not in hidden])
+            if offset < source.count:
+                rows = source.rows(offset, missing)
+                for column, terms in zip(result.columns, rows.columns, strict=True):
+                    column += terms
+                result.labels.extend(rows.labels)
+            offset = max(0, offset - source.count)
+        return result
 
     def labellings(self) -> list[Labelling]:
         """Return the kinds of label that the matching facts carry."""
-        return [kind for kind in _LABELLINGS if any(rows.carries(kind) for rows in self._parts)]
+        return [kind for kind in _LABELLINGS if any(rows.carries(kind) for rows in self._live)]
 
     def earliest_end(self) -> datetime | None:
         """Return the earliest end of the labels of the matching facts."""
-        ends = [rows.earliest_end() for rows in self._parts if rows.count]
+        ends = [rows.earliest_end() for rows in self._live if rows.count]
         return min((end for end in ends if end is not None), default=None)
+
+
+class _StaticQuads:
+    def __init__(self, static: ColumnarStore, pattern: QuadPattern) -> None:
+        self._static = static
+        self._pattern = pattern
+        self._hidden: list[tuple[int, Quad]] = []
+        self.count = static.count(pattern)
+
+    def hide(self, quads: list[tuple[int, Quad]]) -> None:
+        """Leave out quads at these positions."""
+        self._hidden = quads
+        self.count -= len(quads)
+
+    def rows(self, offset: int, limit: int) -> LabelledRows:
+        if not self._hidden:
+            columns = self._static.columns(self._pattern, offset, limit)
+        else:
+            # How many hidden ones stand before the first and before the last of the page.
+            before = [position - k for k, (position, _) in enumerate(self._hidden)]
+            first, last = bisect_right(before, offset), bisect_right(before, offset + limit - 1)
+            quads = self._static.quads(self._pattern, offset + first, limit + last - first)
+            hidden = {quad for _, quad in self._hidden[first:last]}
+            columns = quad_columns([quad for quad in quads if quad not in hidden])
+        return LabelledRows(columns, [None] * len(columns.subjects))
 
 
 class _PartFacts:
@@ -234,13 +214,15 @@ class _PartFacts:
                 return
             offset += _CHUNK
 
-    def facts(self, offset: int, limit: int) -> Sequence[Fact]:
+    def rows(self, offset: int, limit: int) -> LabelledRows:
         if self._known is not None:
-            return self._known[offset : offset + limit]
-        facts = self._live.facts(self.part.facts, self._snapshot, offset, limit)
-        if len(facts) == self.count:
-            self._known = facts
-        return facts
+            facts = self._known[offset : offset + limit]
+        else:
+            facts = self._live.facts(self.part.facts, self._snapshot, offset, limit)
+            if len(facts) == self.count:
+                self._known = facts
+        columns = quad_columns(map(self.part.render, facts))
+        return LabelledRows(columns, [fact.label for fact in facts])
 
     def carries(self, kind: Labelling) -> bool:
         if self._known is not None:

@@ -1,14 +1,12 @@
-"""Protocols of the stores: one narrow one for static data, one for live data."""
+"""What stores take and give."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import repeat
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from annotations.labels import Fact
-from annotations.methods.base import FactPattern
-from annotations.terms import Quad, QuadPattern, Term
+from annotations.terms import Quad, Term
 
 _new_tuple = tuple.__new__
 
@@ -34,47 +32,7 @@ def quad_columns(quads: Iterable[Quad]) -> QuadColumns:
 
 
 MOST_FREQUENT: Final = 100
-"""Terms that `StaticStore.frequent` and `LiveStore.predicates` return at most."""
-
-
-class StaticStore(Protocol):
-    """Quads that do not change while the store is open. Thread-safe."""
-
-    version: str
-    """Changes whenever the content may have changed: part of every ETag."""
-    modified: datetime
-    """When the content was written."""
-    prefixes: Mapping[str, str]
-    """Prefix to namespace, for display and abbreviation."""
-    has_blank_nodes: bool
-    """Whether a term may be or hold a blank node; if not, nobody needs to look for them."""
-
-    def count(self, pattern: QuadPattern) -> int:
-        """Return the exact number of matches; repeated variables must be equal.
-
-        A variable for the graph matches the default graph, too.
-        """
-
-    def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
-        """Return up to `limit` matches from position `offset` in a fixed order."""
-
-    def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
-        """Return `quads` by column; the lists are the caller's."""
-
-    def position(self, pattern: QuadPattern, quad: Quad) -> int:
-        """Return the position of a match in the order of `quads`."""
-
-    def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        """Return the quads that are in the store."""
-
-    def graphs(self) -> Sequence[Term]:
-        """Return the named graphs."""
-
-    def frequent(self, predicate: Term | None = None) -> Sequence[tuple[Term, int]]:
-        """Return the predicates, or the objects of one, that most quads have, with their number."""
-
-    def close(self) -> None:
-        """Release the files."""
+"""Terms that `ColumnarStore.frequent` and `LiveStore.predicates` return at most."""
 
 
 class Snapshot(NamedTuple):
@@ -147,94 +105,3 @@ class FactEvent(NamedTuple):
 BatchListener: TypeAlias = Callable[[int, frozenset[Term] | None], object]
 """Gets the number of a batch, and the predicates of the facts that came or went with it, if any;
 ``None``: of what came before, anything may have changed."""
-
-
-class LiveStore(Protocol):
-    """Labelled facts. Thread-safe; every process sees a published batch at once."""
-
-    def snapshot(self, instant: datetime) -> Snapshot:
-        """Return the newest acknowledged state, at this instant."""
-
-    def past(
-        self,
-        patterns: Iterable[FactPattern],
-        instant: datetime,
-        known: datetime | None = None,
-    ) -> Snapshot:
-        """Return the state at an instant as it is known now, or was known at another one."""
-
-    def current(self, now: datetime) -> Snapshot:
-        """Return the newest acknowledged state that can be read, now."""
-
-    def modified(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the newest batch of the snapshot was published."""
-
-    def published_after(self, snapshot: Snapshot) -> datetime | None:
-        """Return when the batch after the snapshot was published."""
-
-    def updates(self, now: datetime) -> Sequence[int]:
-        """Return the number of changed facts in each minute of the last hour."""
-
-    def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
-        """Return the predicates that most facts have, with the number of valid ones."""
-
-    def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """Return the exact number of matches valid in the snapshot."""
-
-    def facts(
-        self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
-    ) -> Sequence[Fact]:
-        """Return up to `limit` matches valid in the snapshot, in a fixed order."""
-
-    def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
-        """Return the last versions with intervals that had begun; most of them, and of each key."""
-
-    def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """Return the earliest later instant at which a label of a match ends or starts."""
-
-    def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """Return the earliest end of the labels of the valid matches."""
-
-    def publish(
-        self,
-        facts: Sequence[Fact],
-        now: datetime,
-        batch_id: str | None = None,
-        withdrawn: Sequence[Fact] = (),
-    ) -> BatchReceipt:
-        """Withdraw facts and add labelled ones, all or none; durable on return (see `batch`).
-
-        A batch with a known identifier is acknowledged again and does nothing.
-        """
-
-    def check_writing(self) -> None:
-        """Check that a batch could be published, or raise `StoreError`."""
-
-    def retire(self, now: datetime) -> bool:
-        """Retire versions that no snapshot shows; return True if any."""
-
-    def follow(self, follower: Follower) -> Callable[[], None]:
-        """Report the standing versions, then every change; return a function that ends it."""
-
-    def listen(self, listener: "BatchListener") -> Callable[[], None]:
-        """Report every batch, of any process, in any thread; return a function that ends it.
-
-        Those of other processes are noticed at the next call. The listener must not call the store.
-        """
-
-    def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
-        """Return the batches kept as events, from `after` + 1 up to `until`, in runs of `size`."""
-
-    def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
-        """Return a page of events of the batches above `after` up to `until`."""
-
-    def watch(
-        self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
-    ) -> Callable[[], None]:
-        """Report present and new quads with these predicates; return a function that ends it.
-
-        `seen` is called from any thread, also repeatedly, and must not call the store.
-        """
-
-    def close(self) -> None:
-        """Release files and connections."""

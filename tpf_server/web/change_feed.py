@@ -13,7 +13,7 @@ from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
 from tpf_server.errors import StoreClosedError, StoreError
-from tpf_server.store.protocols import LiveStore
+from tpf_server.store.live.store import LiveStore
 
 _HEARTBEAT: Final = 10.0
 """Seconds of silence after which a follower is told that the connection lives."""

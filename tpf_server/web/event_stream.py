@@ -33,7 +33,8 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import entity_tag, matching_tag, short_digest
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
-from tpf_server.store.protocols import BatchRun, FactEvent, LiveStore
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import BatchRun, FactEvent
 from tpf_server.web.html import TermCells, markup, render
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer

@@ -39,7 +39,7 @@ from tpf_server.errors import PublishError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 
 PREFIXES = """
 @prefix : <http://x/> . @prefix tree: <https://w3id.org/tree#> .
@@ -87,7 +87,7 @@ def member(name: str, of: str, second: int, said: str) -> str:
     )
 
 
-def values(live: IndexedLiveStore, after: int = 0) -> set[tuple[str, str, str]]:
+def values(live: LiveStore, after: int = 0) -> set[tuple[str, str, str]]:
     """What stands for longer than until an instant: ends of names, and first letters of values."""
     return {
         (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])

@@ -14,7 +14,7 @@ from annotations.terms import Quad, Term
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUESTIONS = ("count", "facts", "next_change", "earliest_end")
@@ -49,7 +49,7 @@ def test_a_small_fragment_is_looked_at_once(
         return ask
 
     for name in QUESTIONS:
-        monkeypatch.setattr(IndexedLiveStore, name, counted(name, getattr(IndexedLiveStore, name)))
+        monkeypatch.setattr(LiveStore, name, counted(name, getattr(LiveStore, name)))
     dataset = OpenDataset(DatasetSettings(name="trains"), None, store)
     client = create_app(Settings(page_size=limit), [dataset], ManualClock(NOW)).test_client()
     page = client.get("/trains.nq").get_data(as_text=True)

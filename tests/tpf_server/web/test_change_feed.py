@@ -12,7 +12,7 @@ import pytest
 from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact, Interval
 from annotations.terms import Quad, Term
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 from tpf_server.store.protocols import Snapshot
 from tpf_server.web import change_feed
 from tpf_server.web.change_feed import ChangeFeed, ChangeFeeds
@@ -30,7 +30,7 @@ def some_fact(chance: random.Random, now: datetime) -> Fact:
     return Fact(row, Expiration(end) if chance.random() < 0.7 else Interval(now, end))
 
 
-def said(store: IndexedLiveStore, now: datetime) -> dict[str, set[Fact]]:
+def said(store: LiveStore, now: datetime) -> dict[str, set[Fact]]:
     """Return the current facts by predicate."""
     from annotations.methods.base import FactPattern
 

@@ -26,7 +26,7 @@ from tests.support.stores import standing
 from tpf_server.errors import PublishError
 from tpf_server.store.live import index, log, sqlite_log, store
 from tpf_server.store.live.log import LiveSettings, Record
-from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.store.live.store import LiveStore
 from tpf_server.store.protocols import FactEvent
 from tpf_server.web import event_stream
 
@@ -308,10 +308,10 @@ class Decoded:
             monkeypatch.setattr(module, "decode", counted)
 
 
-def filled(served: Served, sizes: list[int]) -> IndexedLiveStore:
+def filled(served: Served, sizes: list[int]) -> LiveStore:
     """A store with batches of these sizes; each ends the facts of the one before."""
     live = served.live
-    assert isinstance(live, IndexedLiveStore)
+    assert isinstance(live, LiveStore)
     for number, size in enumerate(sizes):
         facts = [
             Fact(quad(str(n), "p", f'"{number}"'), Expiration(NOON + HOUR)) for n in range(size)

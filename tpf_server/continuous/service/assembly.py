@@ -42,7 +42,7 @@ from tpf_server.continuous.service.window_log import WindowLog
 from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Settings
-from tpf_server.store.protocols import LiveStore
+from tpf_server.store.live.store import LiveStore
 
 # Lets stream time pass with the clock, also where no elements come.
 

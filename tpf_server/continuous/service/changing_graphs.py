@@ -41,7 +41,8 @@ from tpf_server.continuous.runtime.static.service_clauses import ServiceClause
 from tpf_server.continuous.runtime.static.static_data import MemoryGraph, StaticData, StoreGraph
 from tpf_server.continuous.runtime.static.static_rows import Preparation
 from tpf_server.errors import StoreError
-from tpf_server.store.protocols import LiveStore, Standing
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import Standing
 from tpf_server.store.static.ox_terms import read_quads
 
 # The facts of a live store that are valid now, kept so by batches and by instants that pass.

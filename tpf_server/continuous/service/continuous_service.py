@@ -59,7 +59,7 @@ from tpf_server.continuous.service.result_log import (
 )
 from tpf_server.continuous.service.streams import SharedStreams
 from tpf_server.continuous.service.window_log import LoggedStep, WindowLog
-from tpf_server.store.protocols import LiveStore
+from tpf_server.store.live.store import LiveStore
 
 Pushed: TypeAlias = Sequence[Element | ElementError] | RecordBody
 """What comes: elements, with an error in the place of each that is malformed, or records."""

@@ -12,11 +12,11 @@ of its batch.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
-
-from sortedcontainers import SortedDict
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import Final, TypeAlias
 
 from annotations.errors import OverlapError
 from annotations.instants import format_instant, from_micros, to_micros
@@ -28,160 +28,140 @@ from tpf_server.store.live.index import FactIndex, label_of
 from tpf_server.store.live.log import FOREVER, NO_START, Version
 from tpf_server.store.live.rows import EXPIRING, INTERVALS, token_bits
 
-# What publishing facts with one key does to its versions: those that come, end or are replaced.
+_start = attrgetter("start")
+Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
+"""Quads with from when until when they do not hold, by key."""
+_NEW: Final = -1
+"""The row, and slot, of a version that is to get one."""
 
 
 @dataclass(slots=True)
 class Effects:
     """Effects of a batch on the rows."""
 
-    versions: dict[int, Version] = field(default_factory=dict)
-    """Those that are added, by row."""
+    added: list[Version] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
+    """Rows that were replaced, ended or withdrawn."""
     facts: int = 0
     """How many of the facts are new."""
-    replaced: int = 0
-    """How many versions were replaced, ended or withdrawn."""
-    slots: list[int] = field(default_factory=list)
-    """The slots that were taken for new keys."""
-
-    @property
-    def added(self) -> list[Version]:
-        return list(self.versions.values())
-
-    def add(self, version: Version) -> None:
-        self.versions[version.row] = version
 
 
-class _Planner:
-    def __init__(self, index: FactIndex, effects: Effects, now: int, quad: Quad) -> None:
+class _KeyVersions:
+    """The versions of one key that a batch concerns, as it leaves them.
+
+    `spans_of_time` are all that the batch says of.
+    """
+
+    def __init__(
+        self, index: FactIndex, now: int, quad: Quad, spans_of_time: Iterable[tuple[int, int]]
+    ) -> None:
         self._index = index
-        self._rows = index.rows
-        self._effects = effects
         self._now = now
         self._slots = index.slots_of(quad)
-        self._gone: set[int] = set()
-        self._passed: dict[int, dict[int, int]] = {-1: {}, 1: {}}
-        """Where to go on, by direction, from a place in the slot where no version stands."""
-
-    def plan(self, group: list[tuple[int, int, Fact]]) -> None:
-        for start, end, fact in group:
-            if start == NO_START:
-                new = self._expiring(end, fact)
-            else:
-                new = self._interval(start, end, fact)
-            if new:
-                self._add(fact, start, end)
-                self._effects.facts += 1
-
-    def _expiring(self, end: int, fact: Fact) -> bool:
-        old = self._current_expiring()
-        if old is not None and self._end(old) == end and self._same_object(old, fact):
-            return False
-        open_now, later = self._around(self._now)
-        self._refuse_if_reaches(later, end, fact)
-        if old is not None:
-            self._remove(old)
-        if open_now is not None and self._end(open_now) > self._now:
-            self._end_at(open_now, self._now)
-        return True
-
-    def _interval(self, start: int, end: int, fact: Fact) -> bool:
-        before, later = self._around(start)
-        self._refuse_if_reaches(later, end, fact)
-        if before is not None and self._start(before) == start:
-            if self._end(before) == end and self._same_object(before, fact):
-                return False
-            self._remove(before)
-        elif before is not None and self._end(before) > start:
-            self._end_at(before, start)
-        expiring = self._current_expiring()
-        if expiring is not None and self._end(expiring) > start:
-            if start > self._now:
-                self._end_at(expiring, start)
-            else:
-                self._remove(expiring)
-        return True
-
-    def _same_object(self, row: int, fact: Fact) -> bool:
-        return self._rows.terms.text(self._rows.object[row]) == fact.quad.object
-
-    def _version(self, row: int) -> Version:
-        return self._rows.version(row)
-
-    def _start(self, row: int) -> int:
-        return self._rows.start[row]
-
-    def _end(self, row: int) -> int:
-        return self._rows.end[row]
-
-    def _stands(self, row: int) -> bool:
-        return self._rows.removed[row] == FOREVER and row not in self._gone
-
-    def _current_expiring(self) -> int | None:
-        slot = self._slots[EXPIRING]
-        if slot is None or not self._rows.slot_in_use(slot):
-            return None
-        row = self._rows.rows(slot)[-1]
-        return row if self._stands(row) else None
-
-    def _around(self, instant: int) -> tuple[int | None, int | None]:
-        """Return the last interval that starts until an instant, and the next."""
-        slot = self._slots[INTERVALS]
-        if slot is None or not self._rows.slot_in_use(slot):
-            return None, None
-        rows = self._rows.rows(slot)
-        position = bisect_right(rows, instant, key=self._rows.start.__getitem__)
-        return self._standing(rows, position - 1, -1), self._standing(rows, position, 1)
-
-    def _standing(self, rows: Sequence[int], position: int, step: int) -> int | None:
-        goes_on, passed = self._passed[step], []
-        while 0 <= position < len(rows) and not self._stands(rows[position]):
-            passed.append(position)
-            position = goes_on.get(position, position + step)
-        goes_on.update(dict.fromkeys(passed, position))
-        return rows[position] if 0 <= position < len(rows) else None
-
-    def _refuse_if_reaches(self, later: int | None, end: int, fact: Fact) -> None:
-        if later is not None and self._start(later) < end:
-            other = self._version(later)
-            raise PublishError(
-                f"the label of {_quad_shown(fact.quad)} (until {format_instant(from_micros(end))}) "
-                f"overlaps that of {_quad_shown(Quad(*map(Term, other[2:6])))}, "
-                f"which starts at {format_instant(from_micros(other.start))}"
+        self._expiring: Version | None = None
+        self._intervals: list[Version] = []
+        self._new: list[Version] = []
+        rows, (expiring, intervals) = index.rows, self._slots
+        self._standing: list[int] = []
+        if expiring is not None and rows.removed[row := rows.rows(expiring)[-1]] == FOREVER:
+            self._expiring = rows.version(row)
+            self._standing.append(row)
+        if intervals is not None:
+            concerned = sorted(
+                (now if start == NO_START else start, end) for start, end in spans_of_time
             )
+            standing = list(self._within(rows.rows(intervals), concerned))
+            self._intervals = list(map(rows.version, standing))
+            self._standing += standing
 
-    def _remove(self, row: int) -> None:
-        self._gone.add(row)
-        self._effects.removed.append(row)
-        self._effects.replaced += 1
+    def _within(
+        self, rows: Sequence[int], spans_of_time: Iterable[tuple[int, int]]
+    ) -> Iterator[int]:
+        """Return the rows that stand in spans, or just before; each row is looked at once."""
+        start_of, removed = self._index.rows.start, self._index.rows.removed
+        seen = 0
+        for start, end in spans_of_time:
+            position = max(seen, bisect_right(rows, start, seen, key=start_of.__getitem__) - 1)
+            while position > seen and removed[rows[position]] != FOREVER:
+                position -= 1
+            while position < len(rows) and start_of[rows[position]] < end:
+                if removed[rows[position]] == FOREVER:
+                    yield rows[position]
+                position += 1
+            seen = max(seen, position)
 
-    def _end_at(self, row: int, instant: int) -> None:
-        version = self._version(row)
-        self._remove(row)
-        if version.start < instant:
-            shorter = version._replace(row=self._index.take_row(), end=instant)
-            self._effects.add(shorter)
+    def withdraw(self, cuts: Iterable[tuple[int, int, Quad]]) -> None:
+        by_object: dict[str, list[tuple[int, int]]] = {}
+        for start, end, quad in cuts:
+            by_object.setdefault(quad.object, []).append((start, end))
+        united = {value: _united(each) for value, each in by_object.items()}
+        self._intervals = [
+            rest for each in self._intervals for rest in _cut(each, united.get(each.object, ()))
+        ]
+        expiring = self._expiring
+        if expiring is not None:
+            # Nobody knows since when it holds, but it does now.
+            cut = united.get(expiring.object, ())
+            self._end_expiring(next((start for start, end in cut if end > self._now), FOREVER))
 
-    def _add(self, fact: Fact, start: int, end: int) -> None:
+    def publish(self, start: int, end: int, fact: Fact) -> bool:
+        """Add a fact; return False where it is there."""
+        expires = start == NO_START
+        since = self._now if expires else start
+        position = bisect_right(self._intervals, since, key=_start)
+        last = self._intervals[position - 1] if position else None
+        old = self._expiring if expires else last
+        label = (start, end, fact.quad.object)
+        if old is not None and (old.start, old.end, old.object) == label:
+            return False
+        if position < len(self._intervals):
+            _refuse_if_reaches(self._intervals[position], end, fact)
+        if last is not None and last.end > since:
+            self._end_interval(position - 1, since)
+        if expires:
+            self._expiring = None
+        else:
+            self._end_expiring(start)
         bits = token_bits(identity(fact))
-        kind = EXPIRING if start == NO_START else INTERVALS
-        slot = self._slots[kind]
-        if slot is None:
-            slot = self._slots[kind] = self._index.take_slot()
-            self._effects.slots.append(slot)
-        row = self._index.take_row()
-        self._effects.add(Version(row, slot, *fact.quad, start, end, bits))
+        self._new.append(Version(_NEW, _NEW, *fact.quad, start, end, bits))
+        return True
+
+    def _end_interval(self, position: int, instant: int) -> None:
+        version = self._intervals[position]
+        ended = [version._replace(row=_NEW, end=instant)] if version.start < instant else []
+        self._intervals[position : position + 1] = ended
+
+    def _end_expiring(self, instant: int) -> None:
+        version = self._expiring
+        if version is not None and version.end > instant:
+            ended = version._replace(row=_NEW, end=instant) if instant > self._now else None
+            self._expiring = ended
+
+    def settle(self, effects: Effects) -> None:
+        """Add what is new and what stands no more to the effects of the batch."""
+        versions = self._intervals if self._expiring is None else [self._expiring, *self._intervals]
+        left = {version.row for version in versions}
+        effects.removed += [row for row in self._standing if row not in left]
+        changed = [version for version in versions if version.row == _NEW]
+        for version in (*changed, *self._new):
+            kind = EXPIRING if version.start == NO_START else INTERVALS
+            slot = self._slots[kind]
+            if slot is None:
+                slot = self._slots[kind] = self._index.take_slot()
+            effects.added.append(Version(self._index.take_row(), slot, *version[2:]))
+
+
+def _refuse_if_reaches(later: Version, end: int, fact: Fact) -> None:
+    if later.start < end:
+        raise PublishError(
+            f"the label of {_quad_shown(fact.quad)} (until {format_instant(from_micros(end))}) "
+            f"overlaps that of {_quad_shown(Quad(*map(Term, later[2:6])))}, "
+            f"which starts at {format_instant(from_micros(later.start))}"
+        )
 
 
 def _quad_shown(quad: Quad) -> str:
     return " ".join(term for term in quad if term)
-
-
-# What withdrawing quads with one key does to its versions; facts with the key may follow.
-
-Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
-"""Quads with from when until when they do not hold, by key."""
 
 
 def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
@@ -195,113 +175,21 @@ def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
     return results
 
 
-class _WithdrawingPlanner(_Planner):
-    """Plan withdrawals, too; the rests of cut versions stand like those of the index."""
-
-    def __init__(self, index: FactIndex, effects: Effects, now: int, quad: Quad) -> None:
-        super().__init__(index, effects, now, quad)
-        self._left: dict[int, Version] = {}
-        """What is left of versions, by the rows that are to hold it."""
-        self._starts = SortedDict[int, int]()
-        """The rows of the intervals among them, by start."""
-        self._expiring_left: int | None = None
-        """The row of what is left of the expiring version."""
-
-    def withdraw(self, cuts: Sequence[tuple[int, int, Quad]]) -> None:
-        by_object: dict[str, list[tuple[int, int]]] = {}
-        for start, end, quad in cuts:
-            by_object.setdefault(quad.object, []).append((start, end))
-        versions: dict[str, list[Version]] = {}
-        for row in self._said_between(min(each[0] for each in cuts), max(each[1] for each in cuts)):
-            version = self._version(row)
-            if version.object in by_object:
-                versions.setdefault(version.object, []).append(version)
-        for value, of_object in versions.items():
-            self._cut(of_object, _united(by_object[value]))
-
-    def _cut(self, versions: Iterable[Version], cuts: Sequence[tuple[int, int]]) -> None:
-        first = 0
-        for version in versions:
-            if version.start == NO_START:
-                # Nobody knows since when it holds, but it does now.
-                start = next((start for start, end in cuts if end > self._now), FOREVER)
-                if start < version.end:
-                    self._remove(version.row)
-                    if self._now < start:
-                        self._leave(version._replace(end=start))
-                continue
-            while first < len(cuts) and cuts[first][1] <= version.start:
-                first += 1
-            since, index = version.start, first
-            while index < len(cuts) and cuts[index][0] < version.end:
-                start, end = cuts[index]
-                if index == first:
-                    self._remove(version.row)
-                if since < start:
-                    self._leave(_renamed(version._replace(start=since, end=start)))
-                since, index = end, index + 1
-            if index > first and since < version.end:
-                self._leave(_renamed(version._replace(start=since)))
-
-    def _said_between(self, start: int, end: int) -> list[int]:
-        results = []
-        expiring = self._current_expiring()
-        if expiring is not None and self._end(expiring) > max(start, self._now) < end:
-            results.append(expiring)
-        before, later = self._around(start)
-        if before is not None and self._end(before) > start:
-            results.append(before)
-        while later is not None and self._start(later) < end:
-            results.append(later)
-            _, later = self._around(self._start(later))
-        return results
-
-    def _leave(self, version: Version) -> None:
-        version = version._replace(row=self._index.take_row())
-        self._left[version.row] = version
-        if version.start == NO_START:
-            self._expiring_left = version.row
-        else:
-            self._starts[version.start] = version.row
-        self._effects.add(version)
-
-    def _same_object(self, row: int, fact: Fact) -> bool:
-        return self._version(row).object == fact.quad.object
-
-    def _version(self, row: int) -> Version:
-        return self._left.get(row) or super()._version(row)
-
-    def _start(self, row: int) -> int:
-        return self._left[row].start if row in self._left else super()._start(row)
-
-    def _end(self, row: int) -> int:
-        return self._left[row].end if row in self._left else super()._end(row)
-
-    def _current_expiring(self) -> int | None:
-        return super()._current_expiring() if self._expiring_left is None else self._expiring_left
-
-    def _around(self, instant: int) -> tuple[int | None, int | None]:
-        before, later = super()._around(instant)
-        index = self._starts.bisect_right(instant)
-        if index and (before is None or self._starts.peekitem(index - 1)[0] > self._start(before)):
-            before = self._starts.peekitem(index - 1)[1]
-        if index < len(self._starts) and (
-            later is None or self._starts.peekitem(index)[0] < self._start(later)
-        ):
-            later = self._starts.peekitem(index)[1]
-        return before, later
-
-    def _remove(self, row: int) -> None:
-        left = self._left.pop(row, None)
-        if left is None:
-            super()._remove(row)
-            return
-        if left.start == NO_START:
-            self._expiring_left = None
-        else:
-            del self._starts[left.start]
-        del self._effects.versions[row]
-        self._index.give_back([row], [])
+def _cut(version: Version, cuts: Sequence[tuple[int, int]]) -> Iterator[Version]:
+    """Return what is left of an interval; the version itself where no cut meets it."""
+    first = bisect_right(cuts, version.start, key=itemgetter(1))
+    if first == len(cuts) or cuts[first][0] >= version.end:
+        yield version
+        return
+    since = version.start
+    for start, end in islice(cuts, first, None):
+        if start >= version.end:
+            break
+        if since < start:
+            yield _renamed(version._replace(row=_NEW, start=since, end=start))
+        since = end
+    if since < version.end:
+        yield _renamed(version._replace(row=_NEW, start=since))
 
 
 def _united(spans_of_time: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -320,13 +208,13 @@ def _renamed(version: Version) -> Version:
     return version._replace(token=token_bits(token))
 
 
-FactGroups: TypeAlias = list[list[tuple[int, int, Fact]]]
-"""Facts with the start and end of their labels, grouped by key, each group by start."""
+FactGroups: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Fact]]]
+"""Facts with the start and end of their labels, by key, each group by start."""
 
 
 def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> FactGroups:
     """Check the facts of a batch (`PublishError`); return them by key, each group by start."""
-    groups: dict[tuple[str, ...], list[tuple[int, int, Fact]]] = {}
+    groups: FactGroups = {}
     for fact in facts:
         label = fact.label
         if label is None:
@@ -346,7 +234,7 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
             except OverlapError as error:
                 raise PublishError(str(error)) from error
             group[:] = sorted(dict.fromkeys(group), key=lambda one: one[0])
-    return list(groups.values())
+    return groups
 
 
 def plan(
@@ -357,21 +245,19 @@ def plan(
     A label that reaches into a later published interval is a `PublishError`.
     """
     effects = Effects()
-    planners: dict[tuple[str, ...], _WithdrawingPlanner] = {}
-    for key, cuts in (withdrawals or {}).items():
-        planners[key] = _WithdrawingPlanner(index, effects, now, cuts[0][2])
-        planners[key].withdraw(cuts)
+    withdrawals = withdrawals or {}
     try:
-        for group in groups:
-            quad = group[0][2].quad
-            planner = planners.get(key_of(quad, index.key)) if planners else None
-            (planner or _Planner(index, effects, now, quad)).plan(group)
+        for key in dict.fromkeys((*withdrawals, *groups)):
+            cuts, group = withdrawals.get(key, []), groups.get(key, [])
+            quad = cuts[0][2] if cuts else group[0][2].quad
+            concerned = [(start, end) for start, end, _ in (*cuts, *group)]
+            versions = _KeyVersions(index, now, quad, concerned)
+            if cuts:
+                versions.withdraw(cuts)
+            for start, end, fact in group:
+                effects.facts += versions.publish(start, end, fact)
+            versions.settle(effects)
     except PublishError:
-        undo(index, effects)
+        index.give_back(effects.added)
         raise
     return effects
-
-
-def undo(index: FactIndex, effects: Effects) -> None:
-    """Free the numbers that were taken for effects."""
-    index.give_back([version.row for version in effects.added], effects.slots)

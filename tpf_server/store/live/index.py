@@ -6,7 +6,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import repeat
@@ -301,16 +301,11 @@ class FactIndex:
         self._next_slot += 1
         return self._next_slot - 1
 
-    def give_back(self, rows: Iterable[int], slots: Iterable[int]) -> None:
-        """Free numbers that were taken and not used."""
-        self._free_rows.update(rows)
-        self._free_slots.update(slots)
-
-    def take_back(self, record: Record) -> None:
-        self.give_back(
-            (version.row for version in record.added),
-            {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
-        )
+    def give_back(self, versions: Sequence[Version]) -> None:
+        """Free the numbers of versions that were planned and are not published."""
+        self._free_rows.update(version.row for version in versions)
+        slots = {version.slot for version in versions}
+        self._free_slots.update(slot for slot in slots if not self.rows.slot_in_use(slot))
 
     def slots_of(self, quad: Quad) -> list[int | None]:
         """Return the slots of a fact's key by kind; ``None`` for none."""

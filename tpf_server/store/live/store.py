@@ -24,7 +24,7 @@ from tpf_server.errors import (
     StoreClosedError,
     StoreError,
 )
-from tpf_server.store.live.batch import Effects, FactGroups, Withdrawals, checked, plan, spans, undo
+from tpf_server.store.live.batch import Effects, FactGroups, Withdrawals, checked, plan, spans
 from tpf_server.store.live.index import BatchEvents, FactIndex, RetainedBatch, Unwatched, no_garbage
 from tpf_server.store.live.log import (
     FOREVER,
@@ -56,8 +56,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _SLACK = 1024
 _IDLE = 4096
 """How many rows a batch without facts retires at most."""
-_GROWTH, _LEAST_GROWTH = 16, 64
-"""All rows are looked at again when they are a sixteenth more, and so many."""
+_GROWTH = 16
+"""All rows are looked at again when they are a sixteenth more."""
 _RECOUNT = 64
 _READ_AT_ONCE = 4
 
@@ -106,7 +106,7 @@ class Cleaner:
     def _look(self, index: FactIndex, limits: Limits) -> None:
         self._retirable = index.rows.retirable(limits).tolist()[::-1]
         standing = index.rows.live_rows - len(self._retirable)
-        self._look_at = standing + standing // _GROWTH + _LEAST_GROWTH
+        self._look_at = standing + standing // _GROWTH
 
     def _retired(self, index: FactIndex, limits: Limits, limit: int) -> list[int]:
         if not self._retirable and index.rows.live_rows >= self._look_at:
@@ -136,7 +136,7 @@ class Cleaner:
         try:
             carried = self._carry(index, effects, oldest, set(retired), now)
         except StoreError:
-            undo(index, effects)
+            index.give_back(effects.added)
             raise
         floor = Floor(oldest, expired, ended)
         gone: list[Version] = []
@@ -393,14 +393,14 @@ _PAUSE = 1_000_000
 
 def open_live_store(
     position: str | Path, settings: LiveSettings | None = None, name: str = "live"
-) -> "IndexedLiveStore":
+) -> "LiveStore":
     """Open a live store, or make it; see `open_log`."""
     settings = settings or LiveSettings()
-    return IndexedLiveStore(open_log(position, settings.key, name), settings)
+    return LiveStore(open_log(position, settings.key, name), settings)
 
 
-class IndexedLiveStore:
-    """A `LiveStore` over a log. Thread-safe; any number of them may share one log."""
+class LiveStore:
+    """Labelled facts, over a log that any number of stores may share. Thread-safe."""
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
         self._log = log
@@ -479,6 +479,10 @@ class IndexedLiveStore:
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
+        """Report present and new quads with these predicates; return a function that ends it.
+
+        `seen` is called from any thread, also repeatedly, and must not call the store.
+        """
         with self._reading():
             rows = self._index.rows_with(predicates).tolist()
             for first in range(0, len(rows), _SEEN_AT_ONCE):
@@ -486,11 +490,16 @@ class IndexedLiveStore:
             return self._added(self._listeners.watchers, (predicates, seen))
 
     def follow(self, follower: Follower) -> Callable[[], None]:
+        """Report the standing versions, then every change; return a function that ends it."""
         with self._reading():
             follower.begin(standing(self._index))
             return self._added(self._listeners.followers, follower)
 
     def listen(self, listener: BatchListener) -> Callable[[], None]:
+        """Report every batch, of any process, in any thread; return a function that ends it.
+
+        Those of other processes are noticed at the next call. The listener must not call the store.
+        """
         with self._reading():
             return self._added(self._listeners.of_batches, listener)
 
@@ -506,7 +515,7 @@ class IndexedLiveStore:
         return end
 
     def spans(self, size: int, after: int = 0, until: int | None = None) -> Sequence[BatchRun]:
-        """See `LiveStore`; none where no events are kept."""
+        """Return the batches kept as events, from `after` + 1 up to `until`, in runs of `size`."""
         with self._reading():
             begin = self._events_from
             if begin is None:
@@ -516,6 +525,7 @@ class IndexedLiveStore:
             return self._events.runs(size, max(after, begin), until)
 
     def events(self, after: int, until: int, offset: int, limit: int) -> Sequence[FactEvent]:
+        """Return a page of events of the batches above `after` up to `until`."""
         with self._reading():
             begin, events = self._events_from, self._events
             if begin is None:
@@ -525,12 +535,16 @@ class IndexedLiveStore:
         return events.read(parts)
 
     def snapshot(self, instant: datetime) -> Snapshot:
+        """Return the newest acknowledged state, at this instant."""
         with self._reading():
             self._follow()
             return Snapshot(to_micros(instant), self._index.last)
 
     def current(self, now: datetime) -> Snapshot:
-        """See `LiveStore`; after the clock was set back, the first instant that can be answered."""
+        """Return the newest acknowledged state that can be read, now.
+
+        After the clock was set back, at the first instant that can be answered.
+        """
         with self._reading():
             self._follow()
             floor = self._index.floor
@@ -539,11 +553,13 @@ class IndexedLiveStore:
     # Reading
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
+        """Return when the newest batch of the snapshot was published."""
         with self._reading(snapshot):
             changed = _batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
 
     def published_after(self, snapshot: Snapshot) -> datetime | None:
+        """Return when the batch after the snapshot was published."""
         with self._reading(snapshot):
             following = _batch_of(self._index, snapshot.sequence + 1)
         if following is None or following.sequence <= snapshot.sequence:
@@ -551,11 +567,13 @@ class IndexedLiveStore:
         return from_micros(following.published)
 
     def updates(self, now: datetime) -> Sequence[int]:
+        """Return the number of changed facts in each minute of the last hour."""
         with self._reading():
             self._follow()
             return self._updates.until(to_micros(now))
 
     def predicates(self, snapshot: Snapshot) -> Sequence[tuple[Term, int, int]]:
+        """Return the predicates that most facts have, with the number of valid ones."""
         with self._reading(snapshot):
             predicates = self._index.predicates()
             came = self._updates.of_predicates(snapshot.instant)
@@ -563,20 +581,24 @@ class IndexedLiveStore:
         return [(each, count, came[each]) for each, count in counted if count or came[each]]
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
+        """Return the exact number of matches valid in the snapshot."""
         with self._reading(snapshot, pattern):
             return self._reader.count(pattern, snapshot)
 
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
+        """Return up to `limit` matches valid in the snapshot, in a fixed order."""
         with self._reading(snapshot, pattern):
             return self._reader.facts(pattern, snapshot, offset, limit)
 
     def history(self, pattern: FactPattern, snapshot: Snapshot, most: int) -> Sequence[Fact]:
+        """Return the last versions with intervals that had begun; most of them, and of each key."""
         with self._reading(snapshot, pattern):
             return self._reader.history(pattern, snapshot, most)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """Return the earliest later instant at which a label of a match ends or starts."""
         with self._reading(snapshot, pattern):
             return _instant(self._reader.next_change(pattern, snapshot))
 
@@ -586,13 +608,17 @@ class IndexedLiveStore:
         instant: datetime,
         known: datetime | None = None,
     ) -> Snapshot:
-        """See `LiveStore`; of expirations, if none was changed since, or that state is retained."""
+        """Return the state at an instant as it is known now, or was known at another one.
+
+        Of expirations, if none was changed since, or that state is retained.
+        """
         at, until = to_micros(instant), None if known is None else to_micros(known)
         with self._reading():
             self._follow()
             return _past_state(self._index, patterns, at, until)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """Return the earliest end of the labels of the valid matches."""
         with self._reading(snapshot, pattern):
             return _instant(self._reader.earliest_end(pattern, snapshot))
 
@@ -605,7 +631,10 @@ class IndexedLiveStore:
         batch_id: str | None = None,
         withdrawn: Sequence[Fact] = (),
     ) -> BatchReceipt:
-        """See `LiveStore`; `tpf_server.store.live.batch` states the rules for older versions."""
+        """Withdraw facts and add labelled ones, all or none; durable on return (see `batch`).
+
+        A batch with a known identifier is acknowledged again and does nothing.
+        """
         instant = to_micros(now)
         key = self._settings.key
         try:
@@ -626,7 +655,7 @@ class IndexedLiveStore:
             return receipt
 
     def retire(self, now: datetime) -> bool:
-        """See `LiveStore`: at most once a second, a batch without facts."""
+        """Retire versions that no snapshot shows, at most once a second; return True if any."""
         instant = to_micros(now)
         if not self._publishing.acquire(blocking=False):
             return False  # a batch is coming
@@ -637,11 +666,12 @@ class IndexedLiveStore:
             with self._reading():
                 if not self._cleaner.is_due(self._index, instant):
                     return False
-            return self._publish([], instant, None, retiring=True) is not None
+            return self._publish({}, instant, None, retiring=True) is not None
         finally:
             self._publishing.release()
 
     def check_writing(self) -> None:
+        """Check that a batch could be published, or raise `StoreError`."""
         if not self._publishing.acquire(blocking=False):
             return  # one is being published
         try:
@@ -674,13 +704,13 @@ class IndexedLiveStore:
                         return None
                     effects = plan(self._index, groups, instant, withdrawals)
                     record = self._cleaner.record(self._index, effects, instant)
-                receipt = BatchReceipt(record.sequence, effects.facts, effects.replaced)
+                receipt = BatchReceipt(record.sequence, effects.facts, len(effects.removed))
                 self._log.append(record, receipt, batch_id)
                 self._cleaner.clean(record)
         except BaseException:
             if record is not None:
                 with self._lock:
-                    self._index.take_back(record)
+                    self._index.give_back(record.added)
             raise
         with self._reading():
             # A reader may have seen the commit and read the record before us.

@@ -118,11 +118,12 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
 
 
 class ColumnarStore:
-    """An open `StaticStore`. Thread-safe."""
+    """Quads that do not change while the store is open. Thread-safe."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.manifest = manifest
         self.version: str = manifest.version
+        """Changes whenever the content may have changed: part of every ETag."""
         self.modified: datetime = manifest.created
         self.prefixes: Mapping[str, str] = manifest.prefixes
         self._has_graphs = manifest.orders == layout.QUAD_ORDERS
@@ -135,6 +136,7 @@ class ColumnarStore:
         )
         dictionary = self._files.dictionary
         self.has_blank_nodes = dictionary.has_prefix("_:") or dictionary.has_prefix("<<(")
+        """Whether a term may be or hold a blank node; if not, nobody needs to look for them."""
 
     def _opened(self) -> _Files:
         files = self._files
@@ -143,14 +145,20 @@ class ColumnarStore:
         return files
 
     def count(self, pattern: QuadPattern) -> int:
+        """Return the exact number of matches; repeated variables must be equal.
+
+        A variable for the graph matches the default graph, too.
+        """
         files = self._opened()
         matches = files.memo.get(pattern) or self._locate(files, pattern)
         return matches.high - matches.low
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
+        """Return up to `limit` matches from position `offset` in a fixed order."""
         return self.columns(pattern, offset, limit).quads
 
     def columns(self, pattern: QuadPattern, offset: int, limit: int) -> QuadColumns:
+        """Return `quads` by column; the lists are the caller's."""
         files = self._opened()
         low, high, bound, columns = files.memo.get(pattern) or self._locate(files, pattern)
         low += offset
@@ -171,6 +179,7 @@ class ColumnarStore:
         return QuadColumns(*fields)
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
+        """Return the position of a match in the order of `quads`."""
         files = self._opened()
         ids = [files.dictionary.id_of(term) or 0 for term in quad]
         matches = files.memo.get(pattern) or self._locate(files, pattern)
@@ -186,6 +195,7 @@ class ColumnarStore:
         return low - matches.low
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
+        """Return the quads that are in the store."""
         return [quad for quad in quads if self.count(QuadPattern(*quad))]
 
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
@@ -239,6 +249,7 @@ class ColumnarStore:
         return _Matches(0, len(at), tuple(bound), tuple(column[at].data for column in open_columns))
 
     def graphs(self) -> Sequence[Term]:
+        """Return the named graphs."""
         files = self._opened()
         if not self._has_graphs:
             return []
@@ -246,6 +257,7 @@ class ColumnarStore:
         return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:].tobytes())
 
     def frequent(self, predicate: Term | None = None) -> Sequence[tuple[Term, int]]:
+        """Return the predicates, or the objects of one, that most quads have, with their number."""
         files = self._opened()
         if predicate not in files.frequent:
             files.frequent[predicate] = self._counted(files, predicate)

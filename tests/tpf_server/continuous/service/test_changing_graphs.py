@@ -18,7 +18,7 @@ from tpf_server.continuous.service.continuous_service import ContinuousService
 from tpf_server.errors import StoreError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.store.live.store import LiveStore
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 QUERIES = {
@@ -157,6 +157,6 @@ def test_a_store_that_cannot_be_read_is_looked_at_again(
         raise StoreError("the disk fails")
 
     with monkeypatch.context() as failing:
-        failing.setattr(IndexedLiveStore, "current", fail)
+        failing.setattr(LiveStore, "current", fail)
         assert server.next("cqels") == ["<urn:yard>"]
     assert server.next("cqels") == ["<urn:attic>", "<urn:yard>"]

@@ -15,7 +15,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_server.continuous.service.changing_graphs import LiveFacts
 from tpf_server.errors import PublishError
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store, standing
+from tpf_server.store.live.store import LiveStore, open_live_store, standing
 
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 EVERYTHING = FactPattern()
@@ -26,7 +26,7 @@ def quad(chance: random.Random) -> Quad:
     return Quad(s, p, o, chance.choice([DEFAULT_GRAPH, Term("<urn:g>")]))
 
 
-def publish(store: IndexedLiveStore, chance: random.Random, now: datetime) -> None:
+def publish(store: LiveStore, chance: random.Random, now: datetime) -> None:
     facts = []
     for _ in range(chance.randrange(1, 4)):
         start = now + timedelta(seconds=chance.randrange(-3, 6))
@@ -37,7 +37,7 @@ def publish(store: IndexedLiveStore, chance: random.Random, now: datetime) -> No
         store.publish(facts, now)
 
 
-def valid(store: IndexedLiveStore, now: datetime) -> set[Quad]:
+def valid(store: LiveStore, now: datetime) -> set[Quad]:
     return {fact.quad for fact in store.facts(EVERYTHING, store.snapshot(now), 0, 1000)}
 
 

@@ -18,7 +18,7 @@ from tests.support.postgres import Address
 from tpf_server.backup import back_up, restore
 from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.store.live.sqlite_log import Acknowledged, Last
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import LiveStore, open_live_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = to_micros(NOW) + 1_000_000
@@ -32,12 +32,12 @@ def fact(number: int) -> Fact:
     return Fact(quad, Expiration(NOW + timedelta(days=1)))
 
 
-def publish(store: IndexedLiveStore, first: int, count: int) -> int:
+def publish(store: LiveStore, first: int, count: int) -> int:
     receipts = [store.publish([fact(first + n)], NOW, f"b{first + n}") for n in range(count)]
     return receipts[-1].sequence
 
 
-def numbers(store: IndexedLiveStore) -> int:
+def numbers(store: LiveStore) -> int:
     return store.count(FactPattern(), store.snapshot(NOW))
 
 

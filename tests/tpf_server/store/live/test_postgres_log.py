@@ -22,7 +22,7 @@ from tpf_server.app import DatasetOpener
 from tpf_server.errors import StoreError
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.store.live.store import LiveStore
 from tpf_server.web import event_stream
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,7 +53,7 @@ def batch(publisher: str, number: int) -> list[Fact]:
     ]
 
 
-def batches_of(store: IndexedLiveStore) -> list[str]:
+def batches_of(store: LiveStore) -> list[str]:
     """The publisher and number of every fact."""
     facts = store.facts(ALL, store.snapshot(START), 0, 1_000_000)
     return sorted(fact.quad.subject[len("<http://x/") : -1].rpartition("-")[0] for fact in facts)

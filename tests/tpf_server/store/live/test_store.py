@@ -23,7 +23,8 @@ from tpf_server.errors import PublishError
 from tpf_server.store.live import reader as live_reader
 from tpf_server.store.live import rows as live_rows
 from tpf_server.store.live.log import LiveSettings
-from tpf_server.store.protocols import LiveStore, Snapshot
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GRAPHS = [DEFAULT_GRAPH, Term("<http://x/g>")]

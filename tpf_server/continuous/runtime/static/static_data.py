@@ -22,7 +22,7 @@ from annotations.terms import (
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.static.service_clauses import is_service
 from tpf_server.errors import RdfInputError
-from tpf_server.store.protocols import StaticStore
+from tpf_server.store.static.columnar import ColumnarStore
 from tpf_server.store.static.ox_terms import OxTerm, ox_term
 from tpf_server.store.static.rdf_files import RdfReader
 
@@ -121,7 +121,7 @@ want to know whether there is any, or look a few up."""
 class StoreGraph:
     """A graph inside a static store; `version` differs wherever the content may differ."""
 
-    def __init__(self, store: StaticStore, graph: Term = DEFAULT_GRAPH) -> None:
+    def __init__(self, store: ColumnarStore, graph: Term = DEFAULT_GRAPH) -> None:
         self.version = (store.version, graph)
         self._store = store
         self._graph = graph

@@ -28,7 +28,7 @@ from tpf_server.continuous.runtime.semantics import PAPER
 from tpf_server.continuous.runtime.static import static_rows
 from tpf_server.continuous.runtime.static.static_data import StoreGraph
 from tpf_server.continuous.runtime.static.static_rows import Preparation
-from tpf_server.store.protocols import StaticStore
+from tpf_server.store.static.columnar import ColumnarStore
 
 WINDOW = "FROM STREAM <urn:s> [RANGE 2s STEP 1s]"
 Triple = tuple[str, str, str]
@@ -349,7 +349,7 @@ class Changing:
         self._version += 1
         stored = [random_static(self._random) for _ in range(self._random.randint(0, 8))]
         quads = [Quad(*map(Term, each)) for each in stored]
-        store = cast("StaticStore", HeldStore(str(self._version), quads))
+        store = cast("ColumnarStore", HeldStore(str(self._version), quads))
         graphs = {DEFAULT_GRAPH: [StoreGraph(store)]}
         prepared = None
         how = self._random.randrange(3)

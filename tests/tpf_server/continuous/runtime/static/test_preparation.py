@@ -21,7 +21,7 @@ from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
 from tpf_server.continuous.runtime.semantics import PAPER_RSTREAM
 from tpf_server.continuous.runtime.static.static_data import StoreGraph
 from tpf_server.continuous.runtime.static.static_rows import Preparation
-from tpf_server.store.protocols import StaticStore
+from tpf_server.store.static.columnar import ColumnarStore
 
 PERIODIC = {
     "a join": "{ ?a <urn:p> ?b . ?b <urn:q> ?c . ?c <urn:r> ?d }",
@@ -41,7 +41,7 @@ def graph(
     version: str, name: str, quads: Triples, read: Callable[[], None] = lambda: None
 ) -> StoreGraph:
     held = [Quad(Term(s), Term(p), Term(o), Term(name)) for s, p, o in quads]
-    return StoreGraph(cast("StaticStore", HeldStore(version, held, read)), Term(name))
+    return StoreGraph(cast("ColumnarStore", HeldStore(version, held, read)), Term(name))
 
 
 def exchange(engine: Engine, version: str, parts: dict[Term, Triples], how: str) -> None:

@@ -16,7 +16,7 @@ from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.semantics import PAPER, PAPER_DSTREAM
 from tpf_server.continuous.runtime.static.static_data import GraphChange, MemoryGraph, StoreGraph
-from tpf_server.store.protocols import StaticStore
+from tpf_server.store.static.columnar import ColumnarStore
 from tpf_server.store.static.ox_terms import text_of
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -98,7 +98,7 @@ def test_stores_are_exchanged_for_others() -> None:
 
     def exchange(version: str, *objects: str) -> None:
         store = HeldStore(version, [Quad(A, P, Term(each)) for each in objects])
-        graph = StoreGraph(cast("StaticStore", store))
+        graph = StoreGraph(cast("ColumnarStore", store))
         engine.static.exchange({DEFAULT_GRAPH: [graph], engine.name("g"): [graph]})
 
     engine.add([(A, P, '"kept"')], "g")
@@ -156,7 +156,9 @@ class Counting:
 @pytest.mark.parametrize("size", [0, 1, 19, 20, 21, 219, 220, 221, 12_219, 12_220, 30_000])
 def test_all_triples_are_read_once_in_few_pages(size: int) -> None:
     store = Counting(size)
-    found = [each for _, _, each in StoreGraph(cast("StaticStore", store)).match(None, None, None)]
+    found = [
+        each for _, _, each in StoreGraph(cast("ColumnarStore", store)).match(None, None, None)
+    ]
     assert found == [f'"{number}"' for number in range(size)]
     assert store.read == size
     assert store.pages <= 5 + size // 10_000
@@ -164,5 +166,5 @@ def test_all_triples_are_read_once_in_few_pages(size: int) -> None:
 
 def test_who_asks_whether_there_is_any_reads_few() -> None:
     store = Counting(1_000_000)
-    assert next(StoreGraph(cast("StaticStore", store)).match(None, None, None))
+    assert next(StoreGraph(cast("ColumnarStore", store)).match(None, None, None))
     assert store.read <= 100
