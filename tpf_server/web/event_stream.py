@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from flask import Request, Response
-from markupsafe import escape
 
-from annotations.instants import from_micros, instant_term
+from annotations.instants import format_instant, from_micros, instant_term
 from annotations.labels import Interval
 from annotations.methods.names import minted
 from annotations.namespaces import (
@@ -27,10 +26,11 @@ from annotations.namespaces import (
     XSD,
     integer,
 )
-from annotations.terms import Term, Triple, literal_parts
+from annotations.terms import Term, Triple
 from tpf_server.errors import NotFoundError, RequestError, SnapshotExpired
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import entity_tag, matching_tag, short_digest
+from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
 from tpf_server.store.live.store import LiveStore
@@ -69,6 +69,24 @@ def _tree(name: str) -> Term:
     return Term(f"<{TREE}{name}>")
 
 
+class _Link(NamedTuple):
+    """A relation of TREE to another node; `value`: the instant that bounds its members."""
+
+    target: str
+    kind: str = "Relation"
+    value: int | None = None
+
+
+class _Node(NamedTuple):
+    """A node: its content, the state that it depends on; `full`: it changes by retention only."""
+
+    query: str
+    members: Sequence[FactEvent]
+    links: Sequence[_Link]
+    state: tuple[int, ...]
+    full: bool = False
+
+
 class _EventNodes:
     def __init__(self, endpoint: Endpoint, keep: timedelta) -> None:
         self._endpoint = endpoint
@@ -77,7 +95,20 @@ class _EventNodes:
         self._root = Term(f"<{self._url}>")
         self._stream = Term(f"<{self._url}#stream>")
 
-    def root(self, blocks: Sequence[BatchRun], leaves: Sequence[BatchRun]) -> Iterator[Triple]:
+    def triples(self, node: _Node) -> Iterator[Triple]:
+        here = Term(f"<{self._url}{node.query}>")
+        if node.query:
+            yield from self._about(here)
+        else:
+            yield from self._front()
+        # Where a member stands on its leaf is part of its name, and not on which part.
+        page = f"{self._url}{node.query.partition('&')[0]}"
+        for event in node.members:
+            yield from self._member(Term(f"<{page}#{event.sequence}-{event.place}>"), event)
+        for link in node.links:
+            yield from self._link(here, link)
+
+    def _front(self) -> Iterator[Triple]:
         endpoint, stream, root = self._endpoint, self._stream, self._root
         yield Triple(stream, RDF_TYPE, _ldes("EventStream"))
         yield Triple(stream, Term(f"<{DCTERMS}source>"), endpoint.iri)
@@ -96,29 +127,20 @@ class _EventNodes:
         yield Triple(retention, RDF_TYPE, _ldes("RetentionPolicy"))
         yield Triple(retention, _ldes("fullLogDuration"), duration)
         yield from self._shape()
-        for span in blocks:
-            yield from self._relation(root, span, "block")
-        for span in leaves:
-            yield from self._relation(root, span, "page")
 
-    def block(self, number: int, leaves: Sequence[BatchRun]) -> Iterator[Triple]:
-        node = Term(f"<{self._url}?block={number}>")
-        yield from self._about(node)
-        for span in leaves:
-            yield from self._relation(node, span, "page")
+    def links(self, spans: Sequence[BatchRun], kind: str) -> list[_Link]:
+        """Return the links to runs of batches: blocks, or pages."""
+        size = LEAF if kind == "page" else LEAF * BLOCK
+        results = []
+        for span in spans:
+            target = f"{self._url}?{kind}={span.number}"
+            results.append(_Link(target, "GreaterThanOrEqualToRelation", span.begin))
+            if span.last == (span.number + 1) * size:
+                results.append(_Link(target, "LessThanOrEqualToRelation", span.end))
+        return results
 
-    def leaf(
-        self, number: int, part: int, members: Sequence[FactEvent], more: bool
-    ) -> Iterator[Triple]:
-        """Return a page of members, and the next part of the leaf, if there are `more`."""
-        url = f"{self._url}?page={number}"
-        here = url if part == 1 else f"{url}&part={part}"
-        yield from self._about(Term(f"<{here}>"))
-        for event in members:
-            # Where it stands on its leaf is part of its name, and not on which part.
-            yield from self._member(Term(f"<{url}#{event.sequence}-{event.place}>"), event)
-        if more:
-            yield from self._link(Term(f"<{here}>"), f"{url}&part={part + 1}", "Relation")
+    def next_part(self, number: int, part: int) -> _Link:
+        return _Link(f"{self._url}?page={number}&part={part}")
 
     def _about(self, node: Term) -> Iterator[Triple]:
         yield Triple(self._stream, _tree("view"), node)
@@ -144,23 +166,15 @@ class _EventNodes:
         elif fact.label is not None:
             yield Triple(member, tmp.expiration, instant_term(fact.label.end))
 
-    def _relation(self, node: Term, span: BatchRun, kind: str) -> Iterator[Triple]:
-        target = f"{self._url}?{kind}={span.number}"
-        yield from self._link(node, target, "GreaterThanOrEqualToRelation", span.begin)
-        size = LEAF if kind == "page" else LEAF * BLOCK
-        if span.last == (span.number + 1) * size:
-            yield from self._link(node, target, "LessThanOrEqualToRelation", span.end)
-
-    def _link(
-        self, node: Term, target: str, kind: str, value: int | None = None
-    ) -> Iterator[Triple]:
-        relation = Term(f"<{node[1:-1].partition('#')[0]}#{kind}-{target.rpartition('?')[2]}>")
+    def _link(self, node: Term, link: _Link) -> Iterator[Triple]:
+        name = f"{link.kind}-{link.target.rpartition('?')[2]}"
+        relation = Term(f"<{node[1:-1].partition('#')[0]}#{name}>")
         yield Triple(node, _tree("relation"), relation)
-        yield Triple(relation, RDF_TYPE, _tree(kind))
-        yield Triple(relation, _tree("node"), Term(f"<{target}>"))
-        if value is not None:
+        yield Triple(relation, RDF_TYPE, _tree(link.kind))
+        yield Triple(relation, _tree("node"), Term(f"<{link.target}>"))
+        if link.value is not None:
             yield Triple(relation, _tree("path"), _CREATED)
-            yield Triple(relation, _tree("value"), instant_term(from_micros(value)))
+            yield Triple(relation, _tree("value"), instant_term(from_micros(link.value)))
 
     def _shape(self) -> Iterator[Triple]:
         shape = Term(f"<{self._url}#shape>")
@@ -181,17 +195,15 @@ class _EventNodes:
 
 # A node of an event stream, for people.
 
-_NODE: Final = Term(f"<{TREE}node>")
-_VALUE: Final = Term(f"<{TREE}value>")
 _BOUNDS: Final = {"GreaterThanOrEqualToRelation": "from", "LessThanOrEqualToRelation": "until"}
 
-_Described = Mapping[Term, Mapping[Term, Sequence[Term]]]
 
-
-def _event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title: str) -> str:
-    described: dict[Term, dict[Term, list[Term]]] = {}
-    for subject, predicate, value in triples:
-        described.setdefault(subject, {}).setdefault(predicate, []).append(value)
+def _event_page(endpoint: Endpoint, node: _Node, path: str, title: str) -> str:
+    links: dict[str, list[str]] = {}
+    for target, kind, value in node.links:
+        bounds = links.setdefault(target, [])
+        if value is not None:
+            bounds.append(f"{_BOUNDS[kind]} {format_instant(from_micros(value))}")
     return render(
         "events.html",
         title=f"{endpoint.title}: what was said – {title}",
@@ -199,43 +211,23 @@ def _event_page(endpoint: Endpoint, triples: Sequence[Triple], path: str, title:
         base=endpoint.base,
         endpoint=endpoint,
         path=path,
-        links=list(_links(described)),
-        rows=markup("".join(_rows(endpoint, described))),
+        links=[(url, " ".join(bounds)) for url, bounds in links.items()],
+        rows=list(_rows(endpoint, node.members)),
         formats=[(writer.name, writer.media_types[0]) for writer in WRITERS],
     )
 
 
-def _links(described: _Described) -> Iterator[tuple[str, str]]:
-    results: dict[str, list[str]] = {}
-    for about in described.values():
-        for target in about.get(_NODE, ()):
-            bounds = results.setdefault(target[1:-1], [])
-            instant = _text(about, _VALUE)
-            name = about[RDF_TYPE][0][len(TREE) + 1 : -1]
-            if instant and name in _BOUNDS:
-                bounds.append(f"{_BOUNDS[name]} {instant}")
-    for url, bounds in results.items():
-        yield url, " ".join(bounds)
-
-
-def _rows(endpoint: Endpoint, described: _Described) -> Iterator[str]:
-    cells, tmp = TermCells(endpoint.url, endpoint.base, endpoint.prefixes), endpoint.vocabulary
-    for about in described.values():
-        if RDF_SUBJECT not in about:
-            continue
-        positions = (("subject", RDF_SUBJECT), ("predicate", RDF_PREDICATE), ("object", RDF_OBJECT))
-        shown = [cells.cell(position, about[name][0]) for position, name in positions]
-        shown.append(cells.cell("graph", about[tmp.graph][0]) if tmp.graph in about else "")
-        start, end = _text(about, tmp.initial), _text(about, tmp.final)
-        valid = f"{start} to {end}" if start else _text(about, tmp.expiration)
-        what = "withdrawn" if _DELETE in about[RDF_TYPE] else "said"
-        cells_of_row = (escape(_text(about, _CREATED)), what, *shown, escape(valid))
-        yield "<tr>" + "".join(f"<td>{each}</td>" for each in cells_of_row) + "</tr>\n"
-
-
-def _text(about: Mapping[Term, Sequence[Term]], name: Term) -> str:
-    values = about.get(name)
-    return literal_parts(values[0])[0] if values else ""
+def _rows(endpoint: Endpoint, members: Sequence[FactEvent]) -> Iterator[list[str]]:
+    cells = TermCells(endpoint.url, endpoint.base, endpoint.prefixes)
+    for event in members:
+        quad, label = endpoint.skolemizer.quad(event.fact.quad), event.fact.label
+        assert label is not None
+        valid = format_instant(label.end)
+        if label.start is not None:
+            valid = f"{format_instant(label.start)} to {valid}"
+        shown = [markup(cells.cell(name, term)) for name, term in zip(POSITIONS, quad, strict=True)]
+        published = format_instant(from_micros(event.published))
+        yield [published, "withdrawn" if event.gone else "said", *shown, valid]
 
 
 _ALL: Final = 2**62
@@ -243,14 +235,6 @@ _ALL: Final = 2**62
 _NUMBER: Final = re.compile("[0-9]{1,12}")
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _PARAMETERS: Final = ("page", "block", "part")
-
-
-class _Node(NamedTuple):
-    """A node: its triples, the state that they depend on; `full`: it changes by retention only."""
-
-    triples: Sequence[Triple]
-    state: tuple[int, ...]
-    full: bool = False
 
 
 def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: str = "") -> Response:
@@ -266,29 +250,24 @@ def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: st
         node = _block(live, nodes, asked["block"])
     else:
         node = _root(live, nodes)
+    people = isinstance(chosen.writer, HtmlWriter)
     text = repr((endpoint.version, chosen.media_type, sorted(asked.items()), node.state))
     tag = entity_tag(short_digest(text), None)
     field = request.headers.get("If-None-Match")
     if field is not None and matching_tag(field, tag) is not None:
         response = without_body(304)
     else:
-        response = _shown(endpoint, node, chosen, asked, title)
+        response = (
+            html_answer(_event_page(endpoint, node, urlencode(asked), title))
+            if people
+            else rdf_answer(list(nodes.triples(node)), chosen)
+        )
     # Programs need not ask for a full node again; how people see it may change.
-    people = isinstance(chosen.writer, HtmlWriter)
     recent = f"public, max-age={int(endpoint.max_age)}"
     response.headers["Cache-Control"] = _FOR_EVER if node.full and not people else recent
     response.headers["ETag"] = tag
     response.headers["Vary"] = "Accept"
     return response
-
-
-def _shown(
-    endpoint: Endpoint, node: _Node, chosen: Chosen, asked: Mapping[str, int], title: str
-) -> Response:
-    if not isinstance(chosen.writer, HtmlWriter):
-        return rdf_answer(node.triples, chosen)
-    page = _event_page(endpoint, node.triples, urlencode(asked), title)
-    return html_answer(page)
 
 
 def _parameters(request: Request) -> Mapping[str, int]:
@@ -313,7 +292,8 @@ def _root(live: LiveStore, nodes: _EventNodes) -> _Node:
     if blocks:
         leaves = live.spans(LEAF, blocks[-1].number * LEAF * BLOCK)
     state = (blocks[0].first, blocks[-1].last) if blocks else ()
-    return _Node(list(nodes.root(blocks[:-1], leaves)), state)
+    links = [*nodes.links(blocks[:-1], "block"), *nodes.links(leaves, "page")]
+    return _Node("", (), links, state)
 
 
 def _block(live: LiveStore, nodes: _EventNodes, number: int) -> _Node:
@@ -324,7 +304,7 @@ def _block(live: LiveStore, nodes: _EventNodes, number: int) -> _Node:
         raise _missing(live, after)
     first, last = leaves[0].first, leaves[-1].last
     full = (first, last) == (after + 1, after + size)
-    return _Node(list(nodes.block(number, leaves)), (first, last), full)
+    return _Node(f"?block={number}", (), nodes.links(leaves, "page"), (first, last), full)
 
 
 def _leaf(live: LiveStore, nodes: _EventNodes, number: int, part: int) -> _Node:
@@ -337,10 +317,11 @@ def _leaf(live: LiveStore, nodes: _EventNodes, number: int, part: int) -> _Node:
     if part > 1 and not events:
         raise NotFoundError(f"page {number} has no part {part}")
     more = len(events) > MEMBERS
-    triples = list(nodes.leaf(number, part, events[:MEMBERS], more))
+    query = f"?page={number}" if part == 1 else f"?page={number}&part={part}"
+    links = [nodes.next_part(number, part + 1)] if more else []
     full = first == after + 1 and (more or last == after + LEAF)
     # A part that has all it can have stays as it is while the leaf goes on.
-    return _Node(triples, () if full else (first, last), full)
+    return _Node(query, events[:MEMBERS], links, () if full else (first, last), full)
 
 
 def _missing(live: LiveStore, after: int) -> NotFoundError | SnapshotExpired:
