@@ -18,6 +18,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
+from annotations.instants import format_instant, to_micros
 from annotations.labels import Interval
 from annotations.namespaces import (
     DCAT,
@@ -265,6 +266,11 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     undefined=jinja2.StrictUndefined,
     auto_reload=False,
+)
+_ENVIRONMENT.filters.update(
+    instant=format_instant,
+    milliseconds=lambda instant: to_micros(instant) // 1000,
+    short=short_instant,
 )
 _ENVIRONMENT.globals.update(style=Markup(_STYLE), script=Markup(_SCRIPT))  # noqa: S704 - our files
 

@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from annotations.instants import format_instant, from_micros, to_micros
-from annotations.labels import Interval, Label
+from annotations.instants import format_instant, from_micros
+from annotations.labels import Interval
 from annotations.methods.base import FactPattern
 from annotations.namespaces import DCTERMS, FOAF, RDF_TYPE, RDFS
 from annotations.terms import (
@@ -93,6 +93,7 @@ class HtmlWriter:
         heading, is_subject = endpoint.title, is_iri(subject)
         if is_subject:
             heading = _cells_of(endpoint).name_of(Term(subject)) or _label(fragment)
+        has_graphs = any(fragment.rows.columns.graphs) or not is_variable(request.pattern.graph)
         common: dict[str, Any] = {
             "title": f"{heading or endpoint.title} – {self._title}",
             "site_title": self._title,
@@ -100,17 +101,15 @@ class HtmlWriter:
             "endpoint": endpoint,
             "heading": heading or iri_value(subject),
             "renewed": _renewed(query),
-            "now": _milliseconds(query.now),
+            "now": query.now,
             "form": _form(query),
-            "has_graphs": any(fragment.rows.columns.graphs)
-            or not is_variable(request.pattern.graph),
+            "has_graphs": has_graphs,
             "downloads": [(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
             "views": _views(endpoint, request.query),
             "watch": self._asked(endpoint, _watching(request.pattern)),
         }
         if not request.parameters:
             return render("front.html", **common, **self._front(fragment))
-        next_change = query.state.next_change
         return render(
             "fragment.html",
             **common,
@@ -120,13 +119,13 @@ class HtmlWriter:
             total=fragment.total,
             dynamic=f"{fragment.dynamic:,}" if fragment.dynamic else "",
             pinned=_pinned(fragment),
-            until=None if next_change is None else _badge("changes at", next_change, query),
-            rows=markup("" if is_subject else "".join(self._rows(fragment))),
+            past=request.snapshot is not None,
+            until=query.state.next_change,
+            rows=[] if is_subject else list(self._rows(fragment, POSITIONS[: 3 + has_graphs])),
             groups=self._groups(fragment) if is_subject else {},
             history=self._history(query) if is_subject else [],
             incoming=self._incoming(query),
-            pages=_pages(fragment, "pages"),
-            pages_below=_pages(fragment, "pages, below the table"),
+            pages=_pages(fragment),
             elsewhere=_elsewhere(endpoint, request),
             timemap=_timemap(query),
         )
@@ -187,32 +186,25 @@ class HtmlWriter:
             "example": next((text.strip() for _, text in self._examples), _FIRST_QUERY),
         }
 
-    def _rows(self, fragment: Fragment) -> Iterator[str]:
-        query = fragment.query
-        cell = _cells_of(query.endpoint).cell
-        graphs = any(fragment.rows.columns.graphs) or not is_variable(query.request.pattern.graph)
+    def _rows(
+        self, fragment: Fragment, positions: Sequence[str]
+    ) -> Iterator[tuple[Markup, object]]:
+        """Return the cells of each row, and its label."""
+        cell = _cells_of(fragment.query.endpoint).cell
         columns, labels = fragment.rows
-        for subject, predicate, value, graph, label in zip(*columns, labels, strict=True):
-            line = f"<tr><td>{cell('subject', subject)}</td><td>{cell('predicate', predicate)}</td>"
-            line += f"<td>{cell('object', value)}</td>"
-            if graphs:
-                line += f"<td>{cell('graph', graph)}</td>"
-            if fragment.dynamic:
-                line += f"<td>{_validity(label, query)}</td>"
-            yield f"{line}</tr>\n"
+        for *terms, label in zip(*columns[: len(positions)], labels, strict=True):
+            cells = [f"<td>{cell(*each)}</td>" for each in zip(positions, terms, strict=True)]
+            yield markup("".join(cells)), label
 
-    def _groups(self, fragment: Fragment) -> dict[Markup, list[tuple[Markup, Markup, Markup]]]:
-        query = fragment.query
-        cell = _cells_of(query.endpoint).cell
+    def _groups(self, fragment: Fragment) -> dict[Markup, list[tuple[Markup, Markup, object]]]:
+        """Return the objects of each predicate, with their graphs and labels."""
+        cell = _cells_of(fragment.query.endpoint).cell
         columns, labels = fragment.rows
-        groups: dict[Markup, list[tuple[Markup, Markup, Markup]]] = {}
+        groups: dict[Markup, list[tuple[Markup, Markup, object]]] = {}
         for predicate, value, graph, label in zip(*columns[1:], labels, strict=True):
+            shown = markup(cell("object", value, named=True))
             groups.setdefault(markup(cell("predicate", predicate)), []).append(
-                (
-                    markup(cell("object", value, named=True)),
-                    markup(cell("graph", graph)),
-                    _validity(label, query),
-                )
+                (shown, markup(cell("graph", graph)), label)
             )
         return groups
 
@@ -340,42 +332,10 @@ def _form(query: PinnedRequest) -> list[FormField]:
     return fields
 
 
-def _renewed(query: PinnedRequest) -> int | None:
+def _renewed(query: PinnedRequest) -> datetime | None:
     """Return when a page is to be read again; pages of the past never are."""
-    change = query.state.next_change
     past = query.request.snapshot or query.request.at or query.request.known
-    return None if past or change is None else _milliseconds(change)
-
-
-def _validity(label: Label | None, query: PinnedRequest) -> Markup:
-    return Markup() if label is None else _badge("valid until", label.end, query, label.start)
-
-
-def _badge(what: str, end: datetime, query: PinnedRequest, start: datetime | None = None) -> Markup:
-    now = query.now
-    if query.request.snapshot is not None:
-        # A page of a past instant never changes, so nothing counts down on it.
-        return Markup('<time datetime="{}">{} {:%Y-%m-%d %H:%M:%S} UTC</time>').format(
-            format_instant(end), what, end
-        )
-    left = max(0, round((end - now).total_seconds()))
-    begun = Markup() if start is None else Markup(' data-start="{}"').format(_milliseconds(start))
-    return Markup(
-        '<time class="until" datetime="{}" data-end="{}" data-now="{}"{}>'
-        "{} {} UTC<span>, in {} s</span></time>"
-    ).format(
-        format_instant(end),
-        _milliseconds(end),
-        _milliseconds(now),
-        begun,
-        what,
-        short_instant(end, now),
-        left,
-    )
-
-
-def _milliseconds(instant: datetime) -> int:
-    return to_micros(instant) // 1000
+    return None if past else query.state.next_change
 
 
 def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, str]]:
@@ -436,13 +396,12 @@ def _pinned(fragment: Fragment) -> str:
     return "" if instant is None else format_instant(instant)
 
 
-def _pages(fragment: Fragment, label: str) -> Markup:
-    names = [name for name in ("first", "previous", "next", "last") if name in fragment.links]
-    if not {"previous", "next"} & set(names):
-        return Markup()  # there is one page only
-    links = [f'<a href="{escape(fragment.links[name])}" rel="{name}">{name}</a>' for name in names]
-    joined = Markup(" ".join(links))  # noqa: S704 - made of escaped parts
-    return Markup('<nav aria-label="{}">{}</nav>\n').format(label, joined)
+def _pages(fragment: Fragment) -> list[tuple[str, str]]:
+    """Return the links to other pages; none where there is one page only."""
+    links = fragment.links
+    if not {"previous", "next"} & set(links):
+        return []
+    return [(name, links[name]) for name in ("first", "previous", "next", "last") if name in links]
 
 
 def _suffixed(fragment: Fragment, suffix: str) -> str:

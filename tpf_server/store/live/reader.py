@@ -70,7 +70,6 @@ class Timeline:
             padded[: len(level)] = level
             level = padded.reshape(-1, _CHILDREN).max(axis=1)
             self._levels.append(level)
-        self._by_end: tuple[Array, Array] | None = None
         self._recent: list[int] = []
         self._recent_added: list[int] = []
         self.stale = False
@@ -116,15 +115,12 @@ class Timeline:
         if self.stale:
             self._build()
         rows = self._index.rows
+        labelled = np.ones(len(self._sorted), dtype=bool)
         if start is not None:
-            result = self._sorted[_equal(self._starts, start)]
-        else:
-            assert end is not None
-            if self._by_end is None:
-                order = np.argsort(self._levels[0], kind="stable")
-                self._by_end = self._levels[0][order], self._sorted[order]
-            ends, by_end = self._by_end
-            result = by_end[_equal(ends, end)]
+            labelled &= self._starts == start
+        if end is not None:
+            labelled &= self._levels[0] == end
+        result = self._sorted[labelled]
         result = np.concatenate((self._exists(result, sequence), self._recent_rows(sequence)))
         return _with_label(rows, result, start, end)
 
@@ -164,12 +160,6 @@ def _with_label(rows: Rows, candidates: Array, start: int | None, end: int | Non
     return candidates
 
 
-def _equal(ordered: Array, instant: int) -> slice:
-    low = np.searchsorted(ordered, np.int64(instant), side="left")
-    high = np.searchsorted(ordered, np.int64(instant), side="right")
-    return slice(int(low), int(high))
-
-
 # The matches of one pattern at the present: kept in order, so that a page costs a page.
 #
 # A view stands at one instant of the newest state and moves forward with both. What changed lately
@@ -190,43 +180,24 @@ class _PatternView:
         index: FactIndex,
         pattern: NumberPattern,
         instant: int,
-        timeline: Timeline | None = None,
+        timeline: Timeline,
     ) -> None:
         self._index = index
         self.pattern = pattern
         self.instant = instant
         self._made = (index.last, instant)
         self._journal: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
-        self._end_of: dict[int, int] = {}
-        self._start_of: dict[int, int] = {}
-        if timeline is None:
-            self._look_at_slots()
-        else:
-            self._look_at_timeline(timeline)
+        rows = index.rows
+        valid = timeline.valid(instant, index.last)
+        slots, ends = rows.numpy("slot")[valid], rows.numpy("end")[valid]
+        self._end_of: dict[int, int] = dict(zip(slots.tolist(), ends.tolist(), strict=True))
+        coming = timeline.coming(instant, index.last)
+        # From the last to the first, so that the first start of a slot is the one that stays.
+        slots, starts = rows.numpy("slot")[coming][::-1], rows.numpy("start")[coming][::-1]
+        self._start_of: dict[int, int] = dict(zip(slots.tolist(), starts.tolist(), strict=True))
         self._slots = SortedList(self._end_of)
         self._ends = SortedList(end << 32 | slot for slot, end in self._end_of.items())
         self._starts = SortedList(start << 32 | slot for slot, start in self._start_of.items())
-
-    def _look_at_slots(self) -> None:
-        index = self._index
-        for slot in index.candidates(self.pattern):
-            if index.matches_slot(slot, self.pattern):
-                row = self._row(slot, self.instant, index.last)
-                if row >= 0:
-                    self._end_of[slot] = index.rows.end[row]
-                start = self._next_start(slot, self.instant, index.last)
-                if start != FOREVER:
-                    self._start_of[slot] = start
-
-    def _look_at_timeline(self, timeline: Timeline) -> None:
-        rows = self._index.rows
-        valid = timeline.valid(self.instant, self._index.last)
-        slots, ends = rows.numpy("slot")[valid], rows.numpy("end")[valid]
-        self._end_of = dict(zip(slots.tolist(), ends.tolist(), strict=True))
-        coming = timeline.coming(self.instant, self._index.last)
-        # From the last to the first, so that the first start of a slot is the one that stays.
-        slots, starts = rows.numpy("slot")[coming][::-1], rows.numpy("start")[coming][::-1]
-        self._start_of = dict(zip(slots.tolist(), starts.tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -356,7 +327,6 @@ class _PatternView:
 # is dropped when all together are large beside the index itself.
 
 _MISSES = 3
-_MANY = 10_000
 _SLACK = 1_000_000
 _OVERHEAD = 100
 """What an empty view, or answer, takes, in slots."""
@@ -379,9 +349,8 @@ class _PatternViews:
         """Return the view of a pattern; a new one stands at the instant of the snapshot."""
         view = self._views.get(pattern)
         if view is None:
-            many = len(self._index.candidates(pattern)) > _MANY
-            # It serves to make the view; most views need it no more.
-            timeline = Timeline(self._index, pattern) if many else None
+            # The timeline serves to make the view; most views need it no more.
+            timeline = Timeline(self._index, pattern)
             view = _PatternView(self._index, pattern, snapshot.instant, timeline)
             self._views[pattern] = view
             self._shapes[_shape(pattern)] += 1

@@ -177,7 +177,6 @@ def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
         (live_reader, "_REMEMBERED", remembered),
         (live_reader, "_LEAP", leap * 1_000_000),
         (live_reader, "_CHILDREN", children),
-        (live_reader, "_MANY", 10_000 if few else remembered - 2),
         (live_reader, "_MISSES", children - 2),
         (live_reader, "_FEW_INSTANTS", remembered),
         (live_reader, "_STEP", 1),
