@@ -149,9 +149,12 @@ class Matches:
                 break
             if offset < source.count:
                 rows = source.rows(offset, missing)
-                for column, terms in zip(result.columns, rows.columns, strict=True):
-                    column += terms
-                result.labels.extend(rows.labels)
+                if not result.labels:
+                    result = rows
+                else:
+                    for column, terms in zip(result.columns, rows.columns, strict=True):
+                        column += terms
+                    result.labels.extend(rows.labels)
             offset = max(0, offset - source.count)
         return result
 

@@ -191,10 +191,12 @@ class HtmlWriter:
     ) -> Iterator[tuple[Markup, object]]:
         """Return the cells of each row, and its label."""
         cell = _cells_of(fragment.query.endpoint).cell
-        columns, labels = fragment.rows
-        for *terms, label in zip(*columns[: len(positions)], labels, strict=True):
-            cells = [f"<td>{cell(*each)}</td>" for each in zip(positions, terms, strict=True)]
-            yield markup("".join(cells)), label
+        columns = [
+            [cell(position, term) for term in terms]
+            for position, terms in zip(positions, fragment.rows.columns, strict=False)
+        ]
+        for label, *cells in zip(fragment.rows.labels, *columns, strict=True):
+            yield markup(f"<td>{'</td><td>'.join(cells)}</td>"), label
 
     def _groups(self, fragment: Fragment) -> dict[Markup, list[tuple[Markup, Markup, object]]]:
         """Return the objects of each predicate, with their graphs and labels."""
