@@ -38,7 +38,6 @@ from tpf_server.web.html import (
     instant_field,
     markup,
     render,
-    short_instant,
     sparkline,
     time_line,
 )
@@ -228,19 +227,15 @@ class HtmlWriter:
             values.append((label, value))
         now = from_micros(snapshot.instant)
         begin = min((values[0][0].start for values in lines.values()), default=now)
-        cells, url = _cells_of(endpoint), query.request.original_url
+        cells = _cells_of(endpoint)
         return [
             {
                 "cell": markup(cells.cell("predicate", predicate)),
                 "line": time_line(values, begin, now),
-                "since": short_instant(begin, now),
+                "begin": begin,
+                "now": now,
                 "versions": [
-                    (
-                        markup(cells.cell("object", value, named=True)),
-                        f"{url}&at={quote(format_instant(label.start), safe=':')}",
-                        short_instant(label.start, now),
-                        short_instant(label.end, now),
-                    )
+                    (markup(cells.cell("object", value, named=True)), label)
                     for label, value in reversed(values)
                 ],
             }
