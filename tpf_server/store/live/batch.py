@@ -32,7 +32,7 @@ _start = attrgetter("start")
 Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
 """Quads with from when until when they do not hold, by key."""
 _NEW: Final = -1
-"""The row, and slot, of a version that is to get one."""
+"""The row of a version that is to get one."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,8 @@ class _KeyVersions:
         self._slots = index.slots_of(quad)
         self._expiring: Version | None = None
         self._intervals: list[Version] = []
-        self._new: list[Version] = []
+        self._new: list[tuple[str, str, str, str, int, int, int]] = []
+        """New versions, without row and slot."""
         rows, (expiring, intervals) = index.rows, self._slots
         self._standing: list[int] = []
         if expiring is not None and rows.removed[row := rows.rows(expiring)[-1]] == FOREVER:
@@ -122,8 +123,7 @@ class _KeyVersions:
             self._expiring = None
         else:
             self._end_expiring(start)
-        bits = token_bits(identity(fact))
-        self._new.append(Version(_NEW, _NEW, *fact.quad, start, end, bits))
+        self._new.append((*fact.quad, start, end, token_bits(identity(fact))))
         return True
 
     def _end_interval(self, position: int, instant: int) -> None:
@@ -142,13 +142,13 @@ class _KeyVersions:
         versions = self._intervals if self._expiring is None else [self._expiring, *self._intervals]
         left = {version.row for version in versions}
         effects.removed += [row for row in self._standing if row not in left]
-        changed = [version for version in versions if version.row == _NEW]
-        for version in (*changed, *self._new):
-            kind = EXPIRING if version.start == NO_START else INTERVALS
+        changed = [version[2:] for version in versions if version.row == _NEW]
+        for content in (*changed, *self._new):
+            kind = EXPIRING if content[4] == NO_START else INTERVALS
             slot = self._slots[kind]
             if slot is None:
                 slot = self._slots[kind] = self._index.take_slot()
-            effects.added.append(Version(self._index.take_row(), slot, *version[2:]))
+            effects.added.append(Version(self._index.take_row(), slot, *content))
 
 
 def _refuse_if_reaches(later: Version, end: int, fact: Fact) -> None:
