@@ -304,7 +304,8 @@ class Decoded:
             self.events += len(record.added) + len(record.gone)
             return record
 
-        monkeypatch.setattr(sqlite_log, "decode", counted)
+        for module in (index, sqlite_log):
+            monkeypatch.setattr(module, "decode", counted)
 
 
 def filled(served: Served, sizes: list[int]) -> LiveStore:
@@ -320,7 +321,11 @@ def filled(served: Served, sizes: list[int]) -> LiveStore:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_page_of_events_is_a_part_of_what_the_log_says(tmp_path: Path, seed: int) -> None:
+def test_a_page_of_events_is_a_part_of_what_the_log_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(index, "_SLICE", 3)
+    monkeypatch.setattr(index, "_SLICES", 2_000)
     chance = random.Random(seed)
     with streaming(tmp_path) as served:
         live = filled(served, [chance.choice([0, 1, 2, 5, 20]) for _ in range(30)])
@@ -348,6 +353,7 @@ def test_a_page_of_events_costs_as_much_as_it_has_whatever_was_published(
 ) -> None:
     monkeypatch.setattr(event_stream, "LEAF", 64)
     monkeypatch.setattr(event_stream, "MEMBERS", 100)
+    monkeypatch.setattr(index, "_SLICE", 100)
     monkeypatch.setattr(store, "_SLACK", 10**6)
     with streaming(tmp_path) as served:
         live = filled(served, [40] * 60 + [2_000, 1])
@@ -361,7 +367,7 @@ def test_a_page_of_events_costs_as_much_as_it_has_whatever_was_published(
             costs.append(decoded.events)
         # Small batches, each with what it ended.
         assert max(costs[:40]) <= 100 + 2 * 80
-        # The large one is read once.
+        # The large one is read once, and after that only slices of it.
         large = sorted(costs[40:])
         assert large[-1] >= 2_000
         assert large[-2] <= 300

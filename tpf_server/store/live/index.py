@@ -2,9 +2,10 @@
 
 import gc
 import heapq
+import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,6 +28,8 @@ from tpf_server.store.live.log import (
     Log,
     Record,
     Version,
+    decode,
+    encode,
 )
 from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Names, Rows, token_bits
 from tpf_server.store.protocols import MOST_FREQUENT, BatchRun, FactEvent
@@ -433,13 +436,21 @@ class FactIndex:
 
 # What batches did, page by page.
 #
-# How many events each batch has is known without reading it, so only those of a page are decoded.
+# How many events each batch has is known without reading it, so only the batches of a page are
+# decoded. A batch that is much larger than a page is kept in compressed slices once it was: whoever
+# asks for one page of it asks for the next.
+
+_SLICE = 1_000
+_SLICES = 32 * 2**20
+"""Bytes of the slices that are kept; those of one batch in any case."""
 
 
 class _Part(NamedTuple):
     sequence: int
+    published: int
     begin: int
     end: int
+    total: int
 
 
 class BatchEvents:
@@ -451,8 +462,9 @@ class BatchEvents:
         self._ends = array("q")
         """How many events there are up to the end of each batch."""
         self._before = 0
-        self._kept: Record | None = None
-        """The last one of which a part was read: whoever asks for one asks for the next."""
+        self._slices: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._kept = 0
+        self._lock = threading.Lock()
 
     def note(self, record: Record) -> None:
         self._sequences.append(record.sequence)
@@ -495,36 +507,65 @@ class BatchEvents:
             before = ends[position - 1] if position else self._before
             end = min(ends[position], begin + limit)
             if end > begin:
-                sequence = self._sequences[position]
-                results.append(_Part(sequence, begin - before, end - before))
+                sequence, total = self._sequences[position], ends[position] - before
+                published = self._published[position]
+                results.append(_Part(sequence, published, begin - before, end - before, total))
             limit -= end - begin
             begin, position = end, position + 1
         return results
 
     def read(self, parts: Sequence[_Part]) -> list[FactEvent]:
-        kept = self._kept
-        records = {} if kept is None else {kept.sequence: kept}
-        missing = [each.sequence for each in parts if each.sequence not in records]
-        if missing:
-            read = self._log.read(missing[0] - 1, missing[-1] - missing[0] + 1)
-            records |= {each.sequence: each for each in read}
+        with self._lock:
+            cut = {each.sequence: self._slices.get(each.sequence) for each in parts}
+            for sequence in filter(cut.get, cut):
+                self._slices.move_to_end(sequence)
+        whole = [sequence for sequence, slices in cut.items() if slices is None]
+        records: dict[int, Record] = {}
+        if whole:
+            read = self._log.read(whole[0] - 1, whole[-1] - whole[0] + 1)
+            records = {each.sequence: each for each in read if each.sequence in cut}
         results: list[FactEvent] = []
         for part in parts:
+            slices = cut[part.sequence]
+            if slices is not None:
+                results += _events_of_slices(part, slices)
+                continue
             record = records.get(part.sequence)
             if record is None:
                 raise SnapshotExpired("what was published then is not kept any more")
-            results += _events_of(record, part.begin, part.end)
-            if part.end - part.begin < len(record.gone) + len(record.added):
-                self._kept = record
+            results += _events_of(record, 0, part.begin, part.end)
+            if part.total > _SLICE:
+                self._keep(record)
         return results
 
+    def _keep(self, record: Record) -> None:
+        sequence, published, gone = record.sequence, record.published, record.gone
+        slices = []
+        for begin in range(0, len(gone) + len(record.added), _SLICE):
+            end = begin + _SLICE
+            added = record.added[max(0, begin - len(gone)) : max(0, end - len(gone))]
+            slices.append(encode(Record(sequence, published, added, gone=gone[begin:end])))
+        with self._lock:
+            if sequence not in self._slices:
+                self._slices[sequence] = slices
+                self._kept += sum(map(len, slices))
+            while self._kept > _SLICES and len(self._slices) > 1:
+                self._kept -= sum(map(len, self._slices.popitem(last=False)[1]))
 
-def _events_of(record: Record, begin: int, end: int) -> Iterator[FactEvent]:
+
+def _events_of_slices(part: _Part, slices: Sequence[bytes]) -> Iterator[FactEvent]:
+    for number in range(part.begin // _SLICE, -(-part.end // _SLICE)):
+        first = number * _SLICE
+        record = decode(part.sequence, part.published, slices[number])
+        yield from _events_of(record, first, part.begin - first, part.end - first)
+
+
+def _events_of(record: Record, first: int, begin: int, end: int) -> Iterator[FactEvent]:
     gone = len(record.gone)
-    for position in range(begin, end):
+    for position in range(max(begin, 0), min(end, gone + len(record.added))):
         version = record.gone[position] if position < gone else record.added[position - gone]
         fact = Fact(Quad(*map(Term, version[2:6])), label_of(version.start, version.end))
-        yield FactEvent(record.sequence, position, record.published, fact, position < gone)
+        yield FactEvent(record.sequence, first + position, record.published, fact, position < gone)
 
 
 @lru_cache(maxsize=65536)
