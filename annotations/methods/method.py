@@ -144,9 +144,10 @@ def linked_facts(
             linked.setdefault(quad.subject, {})[quad.object] = None
     used: set[Term] = set()
     for quad in nodes.rest:
-        if quad.predicate == link and quad.subject in nodes.labels:
-            continue
         node: Term = getattr(quad, position)
+        is_link = quad.predicate == link and quad.subject in nodes.labels
+        if is_link and (position == "graph" or node not in nodes.labels):
+            continue
         if node not in nodes.labels:
             yield Fact(quad)
             continue

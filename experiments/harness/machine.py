@@ -60,9 +60,9 @@ def git(project: Path, *arguments: str) -> str:
     try:
         answer = subprocess.run(  # noqa: S603
             ["git", "-C", str(project), *arguments],  # noqa: S607
-            capture_output=True, text=True, check=False,
+            capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"git does not start: {error}") from error
     if answer.returncode:
         raise MeasurementError(f"git {arguments[0]}: {' '.join(answer.stderr.split())}")

@@ -176,7 +176,7 @@ class FileWriter:
         result: Counter[str] = Counter()
         # Where texts come, a partition at a time.
         for piece in pieces.collect(description) if self._reached else pieces.each():
-            if piece.text:
+            if not self._reached:
                 assert isinstance(self._folder, Path)
                 file = self._folder / piece.name
                 with file.open("a", encoding="utf-8", newline="\n") as written_to:

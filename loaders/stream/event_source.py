@@ -221,6 +221,7 @@ class Subscriber(Receiver):
         self._client.loop_start()
         if not self._settled.wait(_START_SECONDS):
             self._failure = InputError("the broker did not subscribe")
+            self._settled.set()
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterator
+from heapq import nsmallest
 from typing import Any
 
 from tpf_client.dataflow.changes import Multiset, Solution, add_copies
@@ -136,7 +137,8 @@ def _once(_key: Key) -> int:
 class TopK(Node):
     """The window of a sorted sequence; equal keys are ordered by identifiers.
 
-    `distinct`: of solutions with the same value only the first counts.
+    Only the best few (`reserve`) are kept in order; when those run out, all others are read.
+    `distinct`: of solutions with the same value only the first counts. `rebuilt` counts for tests.
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class TopK(Node):
         asks: bool = False,
     ) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=False)
+        self.rebuilt = 0
         self.upstream = upstream
         self.sorts_by = key
         self._source: Node | _Rows
@@ -162,13 +165,16 @@ class TopK(Node):
         self._limit = limit
         self._distinct = distinct
         self._end = None if limit is None or distinct is not None else offset + limit
+        self.reserve = None if self._end is None else max(32, 3 * self._end)
         self._sorted: list[Entry] = []
         self._entries: dict[Key, Entry] = {}
+        self._all = True
+        """Whether `_sorted` has every row."""
         self._shown: Multiset = Multiset()
 
     @property
     def empty(self) -> bool:
-        return not self._entries and not self.pending
+        return not any(True for _ in self._source.all_keys())
 
     @property
     def pending(self) -> bool:
@@ -185,14 +191,12 @@ class TopK(Node):
         changed = self._source.changed()
         if not changed:
             return
-        row_of, entries, ordered, key_of = (
-            self._source.row,
-            self._entries,
-            self._sorted,
-            self.sorts_by,
-        )
-        # Rows behind the last one that is shown do not matter to the window.
+        row_of, entries, ordered = self._source.row, self._entries, self._sorted
+        key_of, copies = self.sorts_by, self._copies
         end = self._end
+        # Rows behind the last one that is kept in order cost no more than to see that.
+        last = None if self._all else ordered[-1]
+        # Rows behind the last one that is shown do not matter to the window.
         last_shown = ordered[end - 1] if end and len(ordered) >= end else None
         matters = False
         new: list[Entry] = []
@@ -201,15 +205,18 @@ class TopK(Node):
             before = entries.get(key)
             if before is not None and before[1] == row:
                 # There may be another number of copies.
-                if self._copies is not None:
+                if copies is not None:
                     matters = matters or last_shown is None or before <= last_shown
                 continue
             if before is not None:
                 del ordered[bisect_left(ordered, before)]
                 del entries[key]
                 matters = matters or last_shown is None or before <= last_shown
-            if row is not None:
-                entry = entries[key] = (key_of(row), row, key)
+            if row is None:
+                continue
+            entry = (key_of(row), row, key)
+            if last is None or entry <= last:
+                entries[key] = entry
                 new.append(entry)
                 matters = matters or last_shown is None or entry <= last_shown
         # Sorting merges runs, so that a first load of many costs n log n; few are put in place.
@@ -219,8 +226,31 @@ class TopK(Node):
         else:
             for entry in new:
                 insort(ordered, entry)
+        size = len(ordered)
+        if end is not None and self.reserve is not None:
+            if size > 2 * self.reserve:
+                self._shorten(self.reserve)
+            elif size < (end or 1) and not self._all:
+                self._choose_anew()
         if matters:
             self._show()
+
+    def _shorten(self, reserve: int) -> None:
+        ordered = self._sorted
+        for entry in ordered[reserve:]:
+            del self._entries[entry[2]]
+        del ordered[reserve:]
+        self._all = False
+
+    def _choose_anew(self) -> None:
+        assert self.reserve is not None
+        self.rebuilt += 1
+        ordered, row_of, key_of = self._sorted, self._source.row, self.sorts_by
+        rows = [(key, row_of(key)) for key in self._source.all_keys()]
+        entries = [(key_of(row), row, key) for key, row in rows if row is not None]
+        ordered[:] = nsmallest(self.reserve, entries)
+        self._all = len(ordered) == len(entries)
+        self._entries = {entry[2]: entry for entry in ordered}
 
     def _show(self) -> None:
         if self._copies is None and self._end is not None:

@@ -453,7 +453,8 @@ def _on_term(function: Callable[[Term], Value]) -> Compiled:
 
         def call(solution: Solution) -> Value:
             decoded = decode(term(solution))
-            compiler.spend(len(decoded))
+            if len(decoded) > _LONG:
+                compiler.spend(len(decoded))
             return function(decoded)
 
         return call

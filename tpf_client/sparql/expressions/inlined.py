@@ -146,7 +146,7 @@ def decimal_of(identifier: int) -> Decimal:
     return Decimal(rest >> SCALE_BITS).scaleb(-(rest & _SCALE), _EXACT)
 
 
-def instant_of(identifier: int) -> datetime:
+def datetime_of(identifier: int) -> datetime:
     """The instant of an inlined ``xsd:dateTime``."""
     return _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
 
@@ -168,7 +168,7 @@ def text_of_inlined(identifier: int) -> Term:
     if tag == DECIMAL:
         return Term(f'"{_text_of_decimal(identifier)}{_DECIMAL}')
     if tag == DATE_TIME:
-        instant = instant_of(identifier)
+        instant = datetime_of(identifier)
         return Term(f'"{instant.replace(tzinfo=None).isoformat()}Z{_DATE_TIME}')
     if tag == BOOLEAN:
         text = "true" if identifier == TRUE_ID else "false"

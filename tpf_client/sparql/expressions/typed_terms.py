@@ -15,10 +15,10 @@ from tpf_client.sparql.expressions.inlined import (
     TAG,
     TAG_BITS,
     TRUE_ID,
+    datetime_of,
     decimal_of,
     inline_decimal,
     inline_integer,
-    instant_of,
 )
 from tpf_client.sparql.expressions.values import EvaluationError, Value, term_of, value_of
 
@@ -73,9 +73,12 @@ class TypedTerms(Remembered[int, Value]):
             raise EvaluationError
         if tag == DATE_TIME:
             # Nor are dates remembered: a stream brings new ones for ever.
-            at = instant_of(identifier)
+            at = datetime_of(identifier)
             return DateTime(at.year, at.month, at.day, at.hour, at.minute, Decimal(at.second), 0)
-        value = self[identifier] = value_of(self.dictionary.decode(identifier))
+        value = value_of(self.dictionary.decode(identifier))
+        if not tag:
+            # Nothing forgets what has no entry in the table.
+            self[identifier] = value
         return value
 
     def encode(self, value: Value) -> int:

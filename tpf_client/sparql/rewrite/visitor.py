@@ -95,22 +95,22 @@ def with_children(value: T, change: Callable[[Pattern], Pattern]) -> T:
     return with_parts(value, lambda each: change(each) if isinstance(each, Pattern) else each)
 
 
-def rewritten(value: T, change: Callable[[Any], Any]) -> T:
+def changed_parts(value: T, change: Callable[[Any], Any]) -> T:
     """Change a value and all its parts, innermost first."""
-    result: T = change(with_parts(value, lambda each: rewritten(each, change)))
+    result: T = change(with_parts(value, lambda each: changed_parts(each, change)))
     return result
 
 
 def with_exists(value: T, change: Callable[[Pattern], Pattern]) -> T:
     """Change the pattern of each EXISTS in a value, innermost first."""
-    return rewritten(
+    return changed_parts(
         value, lambda each: with_children(each, change) if isinstance(each, Exists) else each
     )
 
 
 def transformed(value: T, change: Callable[[Pattern], Pattern]) -> T:
     """Change every pattern in a value, innermost first, in EXISTS too."""
-    return rewritten(value, lambda each: change(each) if isinstance(each, Pattern) else each)
+    return changed_parts(value, lambda each: change(each) if isinstance(each, Pattern) else each)
 
 
 # Which variables occur where in a query, to know what nobody needs.
@@ -208,7 +208,7 @@ def movable(expression: Expression) -> bool:
 
 def renamed(value: T, old: Variable, new: Variable) -> T:
     """Replace a variable by another everywhere."""
-    return rewritten(value, lambda each: new if each == old else each)
+    return changed_parts(value, lambda each: new if each == old else each)
 
 
 def substituted(value: T, terms: Mapping[Variable, Term]) -> T:

@@ -79,7 +79,7 @@ class TickQueries:
         self._fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
         self._emitting = False
         self._window_rows = shared.limits.window_rows
-        self._next_adaptation = self._looked = 0
+        self._next_adaptation = self._next_limit = self._looked = 0
         self.until_housekeeping = 1
 
     def start(self, registered: RegisteredQuery, policy: Semantics) -> None:
@@ -92,6 +92,7 @@ class TickQueries:
             self.plans.drop_idle()
             raise
         self.until_housekeeping = 1
+        self._next_limit = 0
 
     def changing(self, change: GraphChange) -> Callable[[], None]:
         finishing = self.plans.changing(change)
@@ -133,6 +134,7 @@ class TickQueries:
                 stream_of_name.tell(self.clocks.told, self.clocks.front)
             with self.shared.dictionary.permanently():
                 self.plans.stream_came(term)
+            self._next_limit = 0
         return stream_of_name
 
     def stream_gone(self, name: Term) -> None:
@@ -451,18 +453,25 @@ class TickQueries:
             self._next_adaptation = self.arrivals + min(self.arrivals, _ADAPTATION)
             for plan in plans.plans:
                 plan.adapt()
-        self._limit()
+        if triples >= self._next_limit:
+            self._limit(triples)
         self.shared.forgetting.sweep_where_due()
         self.until_housekeeping = min(_INTERVAL, self.arrivals + 1)
 
-    def _limit(self) -> None:
-        """Stop those whose windows hold too much."""
+    def _limit(self, triples: int) -> None:
+        """Stop those whose windows hold too much, and compute how soon others could."""
         allowed = self._window_rows
+        soonest = allowed
         for plan in tuple(self.plans.plans):
-            held = sum([window.held for window, _ in plan.leaves.subscriptions])
+            windows = [window for window, _ in plan.leaves.subscriptions]
+            held = sum(window.held for window in windows)
+            if any(window.multiplies for window in windows):
+                soonest = 0
+            soonest = min(soonest, max(0, allowed - held) // max(1, len(windows)))
             if held > allowed:
                 error = f"the windows of the query hold {held} entries; {allowed} are allowed"
                 self._stop(plan, WindowLimitError(error))
+        self._next_limit = triples + soonest
 
     # ------------------------------------------------------------------------------ batches
 

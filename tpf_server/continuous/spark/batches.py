@@ -746,8 +746,8 @@ class MicroBatches:
             self._session.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
             # Not to the driver, whose Java could not hold them all.
-            frame = reduce(DataFrame.unionAll, numbered)
             with java_answers():
+                frame = reduce(DataFrame.unionAll, numbered)
                 frame.write.parquet(self._written.url, mode="overwrite")
         except SparkJobError as error:
             if len(due) > 1:

@@ -100,7 +100,7 @@ class _KeyVersions:
             rest for each in self._intervals for rest in _cut(each, united.get(each.object, ()))
         ]
         expiring = self._expiring
-        if expiring is not None:
+        if expiring is not None and expiring.end > self._now:
             # Nobody knows since when it holds, but it does now.
             cut = united.get(expiring.object, ())
             self._end_expiring(next((start for start, end in cut if end > self._now), FOREVER))

@@ -64,7 +64,7 @@ class _TermTable:
             self._free.append(number)
 
 
-class Limits(NamedTuple):
+class RetentionLimits(NamedTuple):
     """What the oldest snapshots that can be read show."""
 
     sequence: int
@@ -133,7 +133,7 @@ class Rows:
         used: npt.NDArray[np.bool_] = self.numpy("added") != _NOT_USED
         return used
 
-    def retirable(self, limits: Limits) -> Array:
+    def retirable(self, limits: RetentionLimits) -> Array:
         """Return the rows that no snapshot shows, by end."""
         removed, end = self.numpy("removed"), self.numpy("end")
         until = np.where(self.numpy("start") == NO_START, limits.expired, limits.history)
@@ -142,12 +142,13 @@ class Rows:
         ordered: Array = result[np.argsort(end[result], kind="stable")]
         return ordered
 
-    def is_retirable(self, row: int, limits: Limits) -> bool:
+    def is_retirable(self, row: int, limits: RetentionLimits) -> bool:
         """True where no snapshot shows a row."""
+        if not self.row_in_use(row):
+            return False
         until = limits.expired if self.start[row] == NO_START else limits.history
-        return self.row_in_use(row) and (
-            self.removed[row] <= limits.sequence
-            or (self.removed[row] == FOREVER and self.end[row] <= until)
+        return self.removed[row] <= limits.sequence or (
+            self.removed[row] == FOREVER and self.end[row] <= until
         )
 
     def _make_room(self, row: int, slot: int) -> None:

@@ -38,7 +38,7 @@ from tpf_server.store.live.log import (
 )
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
-from tpf_server.store.live.rows import Limits
+from tpf_server.store.live.rows import RetentionLimits
 from tpf_server.store.protocols import (
     MOST_FREQUENT,
     BatchListener,
@@ -57,7 +57,7 @@ _SLACK = 1024
 _IDLE = 4096
 """How many rows a batch without facts retires at most."""
 _GROWTH = 16
-"""All rows are looked at again when they are a sixteenth more."""
+"""All rows are looked at again when they are a sixteenth more, or after the retention."""
 _RECOUNT = 64
 _READ_AT_ONCE = 4
 
@@ -85,32 +85,38 @@ class Cleaner:
         """Rows that the last look at all of them found, the first to be retired at the end."""
         self._look_at = 0
         """With how many rows all are looked at again."""
+        self._look_from = NO_START
+        """From which instant on they are, however many there are."""
 
     def is_due(self, index: FactIndex, now: int) -> bool:
         """True where versions are to be retired and no batch came for long."""
         if not index.batches or index.batches[-1].changed > now - self._retention:
             return False
-        self._look(index, self._limits(index, now))
+        self._look(index, self._limits(index, now), now)
         return bool(self._retirable) or (
             self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until
         )
 
-    def _limits(self, index: FactIndex, now: int) -> Limits:
+    def _limits(self, index: FactIndex, now: int) -> RetentionLimits:
         since = now - self._retention
         # The oldest state that is retained is the last one from before.
         before = takewhile(lambda batch: batch.published <= since, index.batches)
         oldest = max((batch.sequence for batch in before), default=index.floor.sequence)
         history = NO_START if self._history is None else now - max(self._history, self._retention)
-        return Limits(oldest, since, history)
+        return RetentionLimits(oldest, since, history)
 
-    def _look(self, index: FactIndex, limits: Limits) -> None:
+    def _look(self, index: FactIndex, limits: RetentionLimits, now: int) -> None:
+        if self._retirable or (index.rows.live_rows < self._look_at and now < self._look_from):
+            return
         self._retirable = index.rows.retirable(limits).tolist()[::-1]
         standing = index.rows.live_rows - len(self._retirable)
         self._look_at = standing + standing // _GROWTH
+        self._look_from = now + max(self._retention, _PAUSE)
 
-    def _retired(self, index: FactIndex, limits: Limits, limit: int) -> list[int]:
-        if not self._retirable and index.rows.live_rows >= self._look_at:
-            self._look(index, limits)
+    def _retired(
+        self, index: FactIndex, limits: RetentionLimits, limit: int, now: int
+    ) -> list[int]:
+        self._look(index, limits, now)
         results: list[int] = []
         while self._retirable and len(results) < limit:
             row = self._retirable.pop()
@@ -125,7 +131,7 @@ class Cleaner:
         limits = self._limits(index, now)
         oldest = limits.sequence
         limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
-        retired = self._retired(index, limits, limit)
+        retired = self._retired(index, limits, limit, now)
         expired, ended = floor.expired, floor.history
         for row in retired:
             if rows.removed[row] == FOREVER:

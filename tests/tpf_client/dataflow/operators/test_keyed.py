@@ -10,7 +10,7 @@ from tests.support.examples import examples
 from tests.support.plain_operators import plain_filter, plain_join, plain_project, plain_top_k
 from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.node import Input, Node
-from tpf_client.dataflow.operators.basic import Extend, Filter, Project
+from tpf_client.dataflow.operators.basic import Extend, Filter, Output, Project
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.hash_join import KeyedJoin, joins_by_key
 from tpf_client.dataflow.operators.layout import layout
@@ -131,6 +131,8 @@ def test_the_first_in_an_order(ticks: list[Tick], offset: int, limit: int) -> No
 
     one = Input((A, B, C))
     node = TopK(group(one, (A, B), D), key, offset, limit, asks=True)
+    # So few that they run out.
+    node.reserve = offset + limit
     check([one], node, lambda r: plain_top_k(plain(r, 2), key, offset, limit), ticks)
 
 
@@ -144,9 +146,26 @@ def test_the_first_of_a_join(ticks: list[Tick]) -> None:
     one, other = group(left, (A,), D), group(right, (A,), E)
     how = layout(one.schema, one.certain, other.schema, other.certain)
     node = TopK(KeyedJoin(one, other), key, 0, 2, asks=True)
+    node.reserve = 2
     check(
         [left, right],
         node,
         lambda a, b: plain_top_k(plain_join(plain(a, 1), plain(b, 1), how), key, 0, 2),
         ticks,
     )
+
+
+def test_the_best_few_are_chosen_anew_only_when_they_run_out() -> None:
+    one = Input((A, B))
+    node = TopK(group(one, (A,), B), lambda row: -row[1], 0, 10, asks=True)
+    output = Output(node, node.schema)
+    for number in range(1000):
+        one.push((10 + number, 1 + number % 100), 1)
+        node.flush()
+    assert node.rebuilt == 0
+    best = sorted((-(1 + n % 100), 10 + n) for n in range(1000))
+    for value, key in best:
+        one.push((key, -value), -1)
+        node.flush()
+    assert not list(output.rows())
+    assert node.rebuilt <= 1000 / 22 + 1

@@ -209,3 +209,24 @@ def test_static_data_that_change_for_ever_leave_nothing(text: str) -> None:
     assert BYTES or most < 300
     query.close()
     assert len(engine.dictionary) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT (MAX(?s) AS ?m) { STREAM <urn:s> [RANGE 9ms] { ?s <urn:v> ?v } }",
+        "SELECT ?s FROM STREAM <urn:s> [RANGE 9ms STEP 9ms] { ?s <urn:v> ?v } ORDER BY ?s LIMIT 2",
+    ],
+)
+def test_numbered_subjects_leave_nothing(text: str) -> None:
+    gc.collect()
+    others = {id(each) for each in gc.get_objects() if type(each) is typed_terms.TypedTerms}
+    engine = Engine()
+    register(engine, text, lambda _: None)
+    feed = engine.record_feed("urn:s", ["urn:v"], "http://example.org/trip/")
+    for number in range(ELEMENTS):
+        feed.push(number, [number % 5], number)
+    engine.sweep()
+    values = [each for each in gc.get_objects() if type(each) is typed_terms.TypedTerms]
+    assert all(len(each) <= 40 for each in values if id(each) not in others)
+    assert len(values) > len(others)

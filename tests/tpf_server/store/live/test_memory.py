@@ -12,7 +12,7 @@ from annotations.methods.names import identity
 from annotations.terms import Quad, Term
 from tpf_server.store.live import reader as live_reader
 from tpf_server.store.live.log import LiveSettings, Record
-from tpf_server.store.live.rows import Limits, Rows
+from tpf_server.store.live.rows import RetentionLimits, Rows
 from tpf_server.store.live.sqlite_log import SqliteLog
 from tpf_server.store.live.store import Cleaner, LiveStore, open_live_store
 from tpf_server.store.protocols import Snapshot
@@ -65,7 +65,7 @@ def test_few_batches_look_at_all_rows(monkeypatch: pytest.MonkeyPatch, tmp_path:
     looks: list[int] = []
     retirable = Rows.retirable
 
-    def counted(rows: Rows, limits: Limits) -> object:
+    def counted(rows: Rows, limits: RetentionLimits) -> object:
         looks.append(rows.live_rows)
         return retirable(rows, limits)
 
@@ -148,4 +148,18 @@ def test_answers_that_nobody_asks_for_again_also_empty_ones(
         assert store.count(FactPattern(), store.snapshot(at(-second - 1))) == 0
     assert store._reader.ways["timeline"] > 50
     assert len(store._reader._answers) <= 10
+    store.close()
+
+
+def _expiring(name: str, end: int) -> Fact:
+    return Fact(Quad(Term(f"<x:{name}>"), PREDICATE, Term('"1"')), Expiration(at(end)))
+
+
+def test_what_ended_goes_however_little_comes(tmp_path: Path) -> None:
+    settings = LiveSettings(retention=timedelta(seconds=SECONDS))
+    store = open_live_store(tmp_path / "live.sqlite", settings)
+    store.publish([_expiring(str(number), 1) for number in range(1_000)], at(0))
+    for second in range(10, 10 + 8 * SECONDS):
+        store.publish([_expiring("other", second + 2)], at(second))
+    assert store._index.rows.live_rows <= 2 * SECONDS + 2
     store.close()

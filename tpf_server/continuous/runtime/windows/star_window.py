@@ -122,6 +122,10 @@ class StarWindow(WindowInput):
         self.arrive_star = self._arrive_star
         self.expire = self._hide
 
+    @property
+    def multiplies(self) -> bool:
+        return not self.keeps_log
+
     def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
         watermark = self.watermark
         self.used = 1 if watermark is None else watermark.last

@@ -187,6 +187,11 @@ class WindowInput:
         kept = len(self.log) + len(self._waiting) + len(self._hidden)
         return kept + self.elsewhere if self.keeps_log else kept + self._rows
 
+    @property
+    def multiplies(self) -> bool:
+        """True if one triple may add many entries."""
+        return False
+
     # ---------------------------------------------------------------------------- arrivals
 
     def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
