@@ -101,7 +101,11 @@ def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
     try:
         aside.chmod(0o755)
         with written(output):
-            yield aside
+            try:
+                yield aside
+            except OutputError as error:
+                # Nobody knows the directory aside.
+                raise OutputError(str(error).replace(str(aside), str(output))) from error
         if output.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))
             os.replace(output, old)
