@@ -104,7 +104,7 @@ def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
             try:
                 yield aside
             except OutputError as error:
-                # Nobody knows the directory aside.
+                # The user does not know the temporary directory.
                 raise OutputError(str(error).replace(str(aside), str(output))) from error
         if output.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))

@@ -223,7 +223,7 @@ def publish_history_spark(
 
 
 class _Instants(NamedTuple):
-    """When batches are told and until when they hold, in microseconds since 1970."""
+    """The instants at which batches begin and end, in microseconds since 1970."""
 
     batches: list[tuple[int, int]]
 

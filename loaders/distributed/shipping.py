@@ -59,7 +59,7 @@ def unpacked_rows(content: bytes) -> Iterator[tuple[Any, ...]]:
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-# How a feed is cut into parts that any worker tells, without what the other parts say.
+# How a feed is cut into parts, each of which a worker reads without the others.
 
 _OF_A_STREAM = 32
 """Bits of a place that number what a stream says at one instant."""
@@ -172,7 +172,7 @@ class FileWriter:
         yield FilePiece(name, count)
 
     def take(self, pieces: Flow[FilePiece], description: str) -> dict[str, int]:
-        """Have the files written, by the driver if need be; count their items."""
+        """Write the files, in the driver if workers do not reach them; count their items."""
         result: Counter[str] = Counter()
         # Where texts come, a partition at a time.
         for piece in pieces.collect(description) if self._reached else pieces.each():

@@ -115,7 +115,7 @@ class Reading(NamedTuple):
 
 
 class Feed(ABC):
-    """Something that speaks from time to time; as a stream, a batch is a reading.
+    """A source of statements in batches; as a stream, a batch is a reading.
 
     A `live` one is read once, as it speaks.
     """
@@ -140,7 +140,7 @@ class Feed(ABC):
 
     def readings(
         self,
-        stream: str,  # noqa: ARG002 - there may be one
+        stream: str,  # noqa: ARG002 - subclasses may have several
         start: datetime | None,
         until: datetime | None,
     ) -> Iterator[Reading]:
@@ -184,7 +184,7 @@ class LatestReadings(Feed):
 def until_next(
     items: Iterable[tuple[datetime, ItemT]], last: timedelta
 ) -> Iterator[tuple[datetime, datetime, ItemT]]:
-    """Yield items from when until when: each until the next one, the last for `last`."""
+    """Give each item an interval: until the next item, the last one for `last`."""
     remaining = iter(items)
     one = next(remaining, None)
     while one is not None:

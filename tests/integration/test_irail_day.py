@@ -43,8 +43,8 @@ WHERE {
 WHOLE_DAY = "IRAIL_WHOLE_DAY" in os.environ
 """Whether every test plays the whole day."""
 
-POLLS, FEWER, FEWEST = 120, 40, 10
-"""Of a shorter play: more than two hours, more than half an hour, and less."""
+POLLS, FEWER, FEWEST = 200, 40, 10
+"""Of a shorter play: more than three hours, more than half an hour, and less."""
 
 LATE = timedelta(milliseconds=50)
 """A client may be this late: it allows for a drift of the clocks since it last heard the time."""

@@ -142,6 +142,14 @@ def cluster_writer(_: Any, folder: Path) -> FileWriter:
     return FileWriter(Cluster(), folder)  # type: ignore[arg-type]
 
 
+def test_files_without_lines_are_written_by_the_driver_too(tmp_path: Path) -> None:
+    writer = cluster_writer(None, tmp_path)
+    with Flows(None, SILENT) as flows:
+        pieces = flows.of(["a.tsv", "b.tsv"]).map(lambda name: writer.put(name, ()))
+        assert writer.take(pieces, "") == {"a.tsv": 0, "b.tsv": 0}
+    assert [(tmp_path / name).read_text() for name in ("a.tsv", "b.tsv")] == ["", ""]
+
+
 def lines(feed: Feed) -> list[str]:
     """Return the lines of one process."""
     return [

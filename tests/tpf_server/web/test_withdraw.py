@@ -65,6 +65,12 @@ def test_what_is_not_there_needs_no_withdrawal(served: Served) -> None:
     assert delays(served) == ['"5"']
 
 
+def test_an_expiration_that_ended_needs_no_withdrawal(served: Served) -> None:
+    served.post(LINE, expires(10))
+    served.clock.advance_to(at(20))
+    assert served.delete(LINE, span(5, 40)).json()["replaced"] == 0
+
+
 def test_an_interval_ends_now_or_where_it_is_cut(served: Served) -> None:
     served.post(LINE, span(0, 20))
     served.clock.advance_to(at(4))

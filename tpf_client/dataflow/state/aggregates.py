@@ -118,7 +118,7 @@ _PLACES: Final = 18
 _POWERS: Final = [10**power for power in range(_PLACES + 1)]
 _ONE: Final = 10**_PLACES
 _CHARACTERS: Final = 256
-"""So many of a text are read like one value more."""
+"""As many characters count like one value more."""
 # Enough for sums of as many decimals as there may be: what was added can be taken away.
 _EXACT: Final = Context(prec=2 * LONGEST + 40)
 

@@ -114,7 +114,7 @@ class _Intake:
     def _latest(self) -> int:
         return self._now() + self._policies.ahead if self._policies.time == "clock" else LATEST
 
-    def fine(self, stream: Term, records: RecordBody) -> bool:
+    def accepts_columns(self, stream: Term, records: RecordBody) -> bool:
         """Check records as columns; false: they must be checked as elements."""
         if records.columns is None:
             return False
@@ -441,7 +441,7 @@ class ContinuousService:
             with self._lock:
                 new = self._intake.receipts.repeated(name, batch) is None
                 as_columns = new and self._streams.takes_columns(name)
-            if as_columns and self._intake.fine(name, pushed):
+            if as_columns and self._intake.accepts_columns(name, pushed):
                 receipt = self._take(name, batch, pushed)
         if receipt is None:
             # To make elements of many records takes long: nobody is to wait for it.

@@ -30,9 +30,9 @@ from tpf_server.store.live.rows import EXPIRING, INTERVALS, token_bits
 
 _start = attrgetter("start")
 Withdrawals: TypeAlias = dict[tuple[str, ...], list[tuple[int, int, Quad]]]
-"""Quads with from when until when they do not hold, by key."""
+"""Quads, each with the start and end of the interval to withdraw, by key."""
 _NEW: Final = -1
-"""The row of a version that is to get one."""
+"""The row of a version that has none yet."""
 
 
 @dataclass(slots=True)

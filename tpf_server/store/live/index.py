@@ -34,6 +34,116 @@ from tpf_server.store.live.log import (
 from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Names, Rows, token_bits
 from tpf_server.store.protocols import MOST_FREQUENT, BatchRun, FactEvent
 
+# The versions that wait until retention lets go of them.
+#
+# Those that were replaced wait in the order in which that happened. Those that stand wait in heaps
+# by the ends of their labels, where an entry is left behind when its version is replaced. Once
+# those could be half of a heap, all entries are looked at again, a few with each batch, so that no
+# batch takes long: the old heap loses one leaf after the other, and is a heap all the time.
+
+_ROW = 0xFFFFFFFF
+_SLACK = 1024
+
+
+class RetirementQueue:
+    """Rows that retention will retire. An entry is an instant or a batch, then a row."""
+
+    def __init__(self, rows: Rows, keep_history: bool) -> None:
+        self._rows = rows
+        self._keep_history = keep_history
+        self._superseded: deque[int] = deque()
+        self._ends = _Ends(rows), _Ends(rows)
+
+    def __len__(self) -> int:
+        return len(self._superseded) + sum(map(len, self._ends))
+
+    def add(self, row: int) -> None:
+        """Add a row that stands, or was removed."""
+        rows = self._rows
+        if rows.removed[row] != FOREVER:
+            self._superseded.append(rows.removed[row] << 32 | row)
+        elif rows.start[row] == NO_START or not self._keep_history:
+            self._ends[rows.kind_of[rows.slot[row]]].add(row)
+
+    def add_again(self, rows: Sequence[int]) -> None:
+        """Return rows that were taken and not retired."""
+        for row in rows:
+            if self._rows.removed[row] != FOREVER:
+                self._superseded.appendleft(self._rows.removed[row] << 32 | row)
+            else:
+                self.add(row)
+
+    def take(self, sequence: int, expired: int, history: int, limit: int) -> list[int]:
+        """Take rows that no snapshot can show any more."""
+        results: list[int] = []
+        while len(results) < limit and self.superseded_until(sequence):
+            entry = self._superseded.popleft()
+            if self._is_superseded(entry):
+                results.append(entry & _ROW)
+        results += self._ends[EXPIRING].take(expired, limit - len(results))
+        results += self._ends[INTERVALS].take(history, limit - len(results))
+        return results
+
+    def superseded_until(self, sequence: int) -> bool:
+        """True where rows removed until this batch wait."""
+        return bool(self._superseded) and self._superseded[0] >> 32 <= sequence
+
+    def ended_until(self, expired: int, history: int) -> bool:
+        """True where an expiring version, or an interval, may have ended."""
+        return self._ends[EXPIRING].is_due(expired) or self._ends[INTERVALS].is_due(history)
+
+    def tidy(self, work: int) -> None:
+        while self._superseded and not self._is_superseded(self._superseded[0]):
+            self._superseded.popleft()
+        standing = self._rows.live_rows - len(self._superseded)
+        for ends in self._ends:
+            ends.tidy(standing, work)
+
+    def _is_superseded(self, entry: int) -> bool:
+        row = entry & _ROW
+        return self._rows.row_in_use(row) and self._rows.removed[row] == entry >> 32
+
+
+class _Ends:
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._new: list[int] = []
+        self._old: list[int] = []
+        """What is still to be looked at again."""
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._old)
+
+    def add(self, row: int) -> None:
+        heapq.heappush(self._new, self._rows.end[row] << 32 | row)
+
+    def is_due(self, instant: int) -> bool:
+        return any(heap and heap[0] >> 32 <= instant for heap in (self._new, self._old))
+
+    def take(self, instant: int, limit: int) -> list[int]:
+        results: list[int] = []
+        for heap in (self._new, self._old):
+            while heap and len(results) < limit and heap[0] >> 32 <= instant:
+                entry = heapq.heappop(heap)
+                if self._stands(entry):
+                    results.append(entry & _ROW)
+        return results
+
+    def tidy(self, standing: int, work: int) -> None:
+        if not self._old and len(self._new) > 2 * standing + _SLACK:
+            self._old, self._new = self._new, self._old
+        for _ in range(min(work, len(self._old))):
+            entry = self._old.pop()
+            if self._stands(entry):
+                heapq.heappush(self._new, entry)
+
+    def _stands(self, entry: int) -> bool:
+        rows, row = self._rows, entry & _ROW
+        return (
+            rows.row_in_use(row) and rows.end[row] == entry >> 32 and rows.removed[row] == FOREVER
+        )
+
+
 # _Postings: from a term to the slots in which it occurs, compact for the many terms with few.
 
 _FEW = 16
@@ -127,6 +237,8 @@ def no_garbage() -> Iterator[None]:
 
 NAMED = -2
 """The graph of a pattern that matches all graphs but the default one."""
+_WORK, _WORK_AT_LEAST = 4, 64
+"""How many entries are looked at again with a batch: per entry of it, and at least."""
 _COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
 _new_tuple = tuple.__new__
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
@@ -156,9 +268,10 @@ class RetainedBatch(NamedTuple):
 class FactIndex:
     """All retained versions by slot, and the slots by term."""
 
-    def __init__(self, key: FactKey) -> None:
+    def __init__(self, key: FactKey, keep_history: bool = True) -> None:
         self.key: FactKey = key
         self.rows = Rows()
+        self.retirement = RetirementQueue(self.rows, keep_history)
         self.last = 0
         self.floor = Floor()
         self.batches: deque[RetainedBatch] = deque()
@@ -186,6 +299,7 @@ class FactIndex:
         for row in record.removed:
             if rows.row_in_use(row):
                 rows.removed[row] = sequence
+                self.retirement.add(row)
                 touched(rows.slot[row], rows.object[row], -1)
         for row in record.retired:
             if rows.row_in_use(row):
@@ -207,6 +321,7 @@ class FactIndex:
         self.batches.append(RetainedBatch(sequence, record.published, changed))
         while self.batches[0].sequence < self.floor.sequence:
             self.batches.popleft()
+        self.retirement.tidy(_WORK * record.entries + _WORK_AT_LEAST)
 
     def _note_expiring(self, record: Record) -> None:
         expiring, rows = self._expiring, self.rows
@@ -252,6 +367,7 @@ class FactIndex:
         self._by_object.add(rows.object[row], slot)
         if rows.repeats(row):
             self._repeating.add(slot)
+        self.retirement.add(row)
         self._names.add(row)
 
     def _retire(self, row: int) -> None:
@@ -306,6 +422,11 @@ class FactIndex:
         self._free_rows.update(version.row for version in versions)
         slots = {version.slot for version in versions}
         self._free_slots.update(slot for slot in slots if not self.rows.slot_in_use(slot))
+
+    def take_back(self, record: Record) -> None:
+        """Free what was planned for a record that is not published."""
+        self.give_back(record.added)
+        self.retirement.add_again(record.retired)
 
     def slots_of(self, quad: Quad) -> list[int | None]:
         """Return the slots of a fact's key by kind; ``None`` for none."""

@@ -9,7 +9,7 @@ A *slot* holds all versions with one key and kind of label; at most one is valid
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -62,17 +62,6 @@ class _TermTable:
             del self._ids[self._texts[number]]
             self._texts[number] = ""
             self._free.append(number)
-
-
-class RetentionLimits(NamedTuple):
-    """What the oldest snapshots that can be read show."""
-
-    sequence: int
-    """Of the oldest one."""
-    expired: int
-    """Expiring versions that ended until then are not shown, in microseconds."""
-    history: int
-    """Nor are intervals that ended until then."""
 
 
 ANY = -1
@@ -132,24 +121,6 @@ class Rows:
         """Return for every row True where it holds a version."""
         used: npt.NDArray[np.bool_] = self.numpy("added") != _NOT_USED
         return used
-
-    def retirable(self, limits: RetentionLimits) -> Array:
-        """Return the rows that no snapshot shows, by end."""
-        removed, end = self.numpy("removed"), self.numpy("end")
-        until = np.where(self.numpy("start") == NO_START, limits.expired, limits.history)
-        gone = (removed <= limits.sequence) | ((removed == FOREVER) & (end <= until))
-        result = np.flatnonzero(gone & self.in_use())
-        ordered: Array = result[np.argsort(end[result], kind="stable")]
-        return ordered
-
-    def is_retirable(self, row: int, limits: RetentionLimits) -> bool:
-        """True where no snapshot shows a row."""
-        if not self.row_in_use(row):
-            return False
-        until = limits.expired if self.start[row] == NO_START else limits.history
-        return self.removed[row] <= limits.sequence or (
-            self.removed[row] == FOREVER and self.end[row] <= until
-        )
 
     def _make_room(self, row: int, slot: int) -> None:
         if row >= len(self.start):

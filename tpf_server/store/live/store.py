@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import Final, Self, TypeAlias, TypeVar
 
@@ -38,7 +38,6 @@ from tpf_server.store.live.log import (
 )
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
-from tpf_server.store.live.rows import RetentionLimits
 from tpf_server.store.protocols import (
     MOST_FREQUENT,
     BatchListener,
@@ -56,8 +55,6 @@ _MICROSECOND = timedelta(microseconds=1)
 _SLACK = 1024
 _IDLE = 4096
 """How many rows a batch without facts retires at most."""
-_GROWTH = 16
-"""All rows are looked at again when they are a sixteenth more, or after the retention."""
 _RECOUNT = 64
 _READ_AT_ONCE = 4
 
@@ -81,57 +78,35 @@ class Cleaner:
         self._batches = 0
         self._dropped = 0
         self._seldom = False
-        self._retirable: list[int] = []
-        """Rows that the last look at all of them found, the first to be retired at the end."""
-        self._look_at = 0
-        """With how many rows all are looked at again."""
-        self._look_from = NO_START
-        """From which instant on they are, however many there are."""
 
     def is_due(self, index: FactIndex, now: int) -> bool:
         """True where versions are to be retired and no batch came for long."""
-        if not index.batches or index.batches[-1].changed > now - self._retention:
+        since = now - self._retention
+        if not index.batches or index.batches[-1].changed > since:
             return False
-        self._look(index, self._limits(index, now), now)
-        return bool(self._retirable) or (
-            self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until
+        old = (one.sequence for one in reversed(index.batches) if one.published <= since)
+        last = next(old, index.floor.sequence)
+        return (
+            index.retirement.superseded_until(last)
+            or index.retirement.ended_until(since, self._history_until(now))
+            or (self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until)
         )
 
-    def _limits(self, index: FactIndex, now: int) -> RetentionLimits:
-        since = now - self._retention
-        # The oldest state that is retained is the last one from before.
-        before = takewhile(lambda batch: batch.published <= since, index.batches)
-        oldest = max((batch.sequence for batch in before), default=index.floor.sequence)
-        history = NO_START if self._history is None else now - max(self._history, self._retention)
-        return RetentionLimits(oldest, since, history)
-
-    def _look(self, index: FactIndex, limits: RetentionLimits, now: int) -> None:
-        if self._retirable or (index.rows.live_rows < self._look_at and now < self._look_from):
-            return
-        self._retirable = index.rows.retirable(limits).tolist()[::-1]
-        standing = index.rows.live_rows - len(self._retirable)
-        self._look_at = standing + standing // _GROWTH
-        self._look_from = now + max(self._retention, _PAUSE)
-
-    def _retired(
-        self, index: FactIndex, limits: RetentionLimits, limit: int, now: int
-    ) -> list[int]:
-        self._look(index, limits, now)
-        results: list[int] = []
-        while self._retirable and len(results) < limit:
-            row = self._retirable.pop()
-            # Another process may have retired it, and used its number again.
-            if index.rows.is_retirable(row, limits):
-                results.append(row)
-        return results
+    def _history_until(self, now: int) -> int:
+        return NO_START if self._history is None else now - max(self._history, self._retention)
 
     def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
         """Return the record of a batch, in the transaction; then append it and call `clean`."""
         rows, floor = index.rows, index.floor
-        limits = self._limits(index, now)
-        oldest = limits.sequence
+        since = now - self._retention
+        oldest = floor.sequence
+        for batch in index.batches:
+            if batch.published > since:
+                break
+            oldest = max(oldest, batch.sequence)
+        history = self._history_until(now)
         limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
-        retired = self._retired(index, limits, limit, now)
+        retired = index.retirement.take(oldest, since, history, limit)
         expired, ended = floor.expired, floor.history
         for row in retired:
             if rows.removed[row] == FOREVER:
@@ -143,6 +118,7 @@ class Cleaner:
             carried = self._carry(index, effects, oldest, set(retired), now)
         except StoreError:
             index.give_back(effects.added)
+            index.retirement.add_again(retired)
             raise
         floor = Floor(oldest, expired, ended)
         gone: list[Version] = []
@@ -429,7 +405,7 @@ class LiveStore:
             self._events_from = int(log.setting("events_from", str(self._index.last)))
 
     def _reset(self) -> None:
-        self._index = FactIndex(self._settings.key)
+        self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
         self._reader = Reader(self._index)
         self._unwatched = Unwatched()
         self._updates = UpdateCounts()
@@ -666,12 +642,11 @@ class LiveStore:
         if not self._publishing.acquire(blocking=False):
             return False  # a batch is coming
         try:
-            if instant < self._retire_from:
+            with self._reading():
+                is_due = instant >= self._retire_from and self._cleaner.is_due(self._index, instant)
+            if not is_due:
                 return False
             self._retire_from = instant + _PAUSE
-            with self._reading():
-                if not self._cleaner.is_due(self._index, instant):
-                    return False
             return self._publish({}, instant, None, retiring=True) is not None
         finally:
             self._publishing.release()
@@ -716,7 +691,7 @@ class LiveStore:
         except BaseException:
             if record is not None:
                 with self._lock:
-                    self._index.give_back(record.added)
+                    self._index.take_back(record)
             raise
         with self._reading():
             # A reader may have seen the commit and read the record before us.

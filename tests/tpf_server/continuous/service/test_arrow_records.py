@@ -416,14 +416,14 @@ def test_elements_are_made_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -
         assert waiting == [False] * 30
         waiting.clear()
     # Who comes to look at single ones meanwhile sees them.
-    fine = site.service._intake.fine
+    columns = site.service._intake.accepts_columns
 
     def registers(*arguments: Any) -> bool:
-        found = fine(*arguments)
+        found = columns(*arguments)
         register(site, "periodic")
         return found
 
-    monkeypatch.setattr(site.service._intake, "fine", registers)
+    monkeypatch.setattr(site.service._intake, "accepts_columns", registers)
     assert push(site, written(records(30, 39), records(1, 90))).json()["accepted"] == 31
     assert waiting == [False] * 31
     assert "urn:68" in site.results("periodic", params={"follow": "false"}).text

@@ -198,13 +198,13 @@ class Computation:
         self.stale = True
 
     def complete(self, output: Output, query: Query) -> None:
-        """Take the end of the dataflow."""
+        """Set the last node of the dataflow."""
         for node in self.flow.nodes:
             node.limit(self.work)
         self.answers = AnswerRows(output, self.flow.dictionary.decode, self.work, query)
 
     def push_on(self) -> None:
-        """Compute what the changes since the last flush come to."""
+        """Apply the changes since the last flush."""
         self.stale = False
         self.work.check()
         self.flow.flush()
@@ -430,7 +430,7 @@ class PeriodicEvaluation:
                 for solution, count in below.multiset().items():
                     if self._index.among((part,), solution):
                         part.push(solution, count)
-            except Exception as error:  # noqa: BLE001 - it ends this question, and no other
+            except Exception as error:  # noqa: BLE001 - it ends one part alone
                 part.fail(error)
         return part
 
