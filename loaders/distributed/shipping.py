@@ -174,8 +174,8 @@ class FileWriter:
     def take(self, pieces: Flow[FilePiece], description: str) -> dict[str, int]:
         """Write the files, in the driver if workers do not reach them; count their items."""
         result: Counter[str] = Counter()
-        # Where texts come, a partition at a time.
-        for piece in pieces.collect(description) if self._reached else pieces.each():
+        # Where texts come, some at a time.
+        for piece in (pieces.collect if self._reached else pieces.each)(description):
             if not self._reached:
                 assert isinstance(self._folder, Path)
                 file = self._folder / piece.name

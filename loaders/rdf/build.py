@@ -34,7 +34,7 @@ from loaders.rdf.dictionary import (
     term_ranges,
 )
 from loaders.rdf.entailment import Entailment, Regime
-from loaders.rdf.flow import Flow, Flows, Gathered
+from loaders.rdf.flow import Flow, Flows
 from loaders.rdf.orders import (
     OrderRanges,
     RowsSample,
@@ -236,7 +236,9 @@ class _Load:
                 raise InputError(piece.error)
         rejected = sum(piece.rejects for piece in pieces)
         total = sum(chunk.quads for chunk in chunks)
-        lines = (each.text for each in staged.only(RejectLines).each()) if rejected else iter(())
+        lines: Iterator[bytes] = iter(())
+        if rejected:
+            lines = (each.text for each in staged.only(RejectLines).each("reading"))
         first = collect_rejects(lines, self.job.rejects)
         check_not_all_rejected(total, rejected, first)
 
@@ -259,14 +261,13 @@ class _Load:
         return summary_of(self.store, self._here(made, flows.report), rejected, first)
 
     def _here(self, made: "_Made", report: Report) -> Manifest:
-        kept = made.ranges.kept()
-        kept.only(Gathered).collect("sorting rows")  # there are none, but all is computed
+        terms = made.merged.only(RangeTerms).each("merging terms")
+        ranges = made.ranges.each("sorting rows")
         report.stage("writing")
-        ranges = kept.each()
         try:
             return write_store(
                 self.store,
-                _dictionary_pieces(made.merged),
+                _dictionary_pieces(terms),
                 {name: _rows_of(of, ranges) for name, of in made.orders.items()},
                 created=self.job.created,
                 prefixes=made.prefixes,
@@ -354,9 +355,9 @@ def _codes(
     return {name: KeyCode(name, dict.fromkeys("spog", terms), used, bits) for name in names}
 
 
-def _dictionary_pieces(merged: Flow[Any]) -> Iterator[pa.Array]:
+def _dictionary_pieces(terms: Iterator[RangeTerms]) -> Iterator[pa.Array]:
     yield pa.array([""], pa.large_string())
-    for each in merged.only(RangeTerms).each():
+    for each in terms:
         yield unpacked_terms(each.terms)
 
 

@@ -4,14 +4,16 @@ They are few and large (arrays of a chunk or range), so a row has a compressed p
 is an Arrow function or an exchange by partition, under its name in Spark's plan.
 """
 
+import gc
 import pickle
 import secrets
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
-from itertools import chain
+from functools import cache, partial
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
@@ -69,8 +71,8 @@ class Flow(ABC, Generic[ValueT]):
         """Return all values in sequence."""
 
     @abstractmethod
-    def each(self) -> Iterator[ValueT]:
-        """Iterate over the values in sequence."""
+    def each(self, description: str) -> Iterator[ValueT]:
+        """Compute the values, and return an iterator over them in sequence."""
 
 
 class Flows:
@@ -131,7 +133,8 @@ class _LocalFlow(Flow[ValueT]):
         return _LocalFlow(gathered, self._report)
 
     def beside(self, others: Flow[Any]) -> Flow[Any]:
-        return _LocalFlow(lambda: (v for of in (self, others) for v in of.each()), self._report)
+        assert isinstance(others, _LocalFlow)
+        return _LocalFlow(lambda: chain(self._values(), others._values()), self._report)
 
     def kept(self) -> Flow[ValueT]:
         results: list[ValueT] = []
@@ -147,7 +150,8 @@ class _LocalFlow(Flow[ValueT]):
         self._report.stage(description)
         return list(self._values())
 
-    def each(self) -> Iterator[ValueT]:
+    def each(self, description: str) -> Iterator[ValueT]:
+        self._report.stage(description)
         return self._values()
 
 
@@ -218,16 +222,39 @@ class _SparkFlow(Flow[ValueT]):
 
     def collect(self, description: str) -> list[ValueT]:
         with spark_tasks(self._context, self._report, description):
-            table = done_in_thread(self._context, self._frame.toArrow)
-        return [value for _, value in joined(_rows(table.to_batches()))]
+            return list(self._values_of(self._frame))
 
-    def each(self) -> Iterator[ValueT]:
-        # A job for each partition: `toLocalIterator` holds all rows in Java to its end.
-        rows = self._frame.rdd
-        for number in range(rows.getNumPartitions()):
-            job = partial(self._context.runJob, rows, list, [number])
-            for _, value in joined(done_in_thread(self._context, job)):
-                yield value
+    def each(self, description: str) -> Iterator[ValueT]:
+        kept = self.kept()
+        assert isinstance(kept, _SparkFlow)
+        sizes = kept._frame.selectExpr("spark_partition_id() number", "length(content) size")
+        with spark_tasks(self._context, self._report, description):
+            rows = rows_of(done_in_thread(self._context, sizes.toArrow).to_batches())
+        numbers = "spark_partition_id() BETWEEN {} AND {}"
+        jobs = (kept._frame.where(numbers.format(*each)) for each in _jobs(rows))
+        return chain.from_iterable(map(self._values_of, jobs))
+
+    def _values_of(self, frame: "DataFrame") -> Iterator[ValueT]:
+        table = done_in_thread(self._context, frame.toArrow)
+        return (value for _, value in joined(_rows(table.to_batches())))
+
+
+JOB_BYTES: Final = 64 << 20
+"""What a job returns to Java and this process at once, unless a partition has more."""
+
+
+def _jobs(rows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Divide partitions among jobs by their sizes: yield the first and the last of each."""
+    first = last = held = 0
+    for number, sizes in groupby(rows, itemgetter(0)):
+        size = sum(size for _, size in sizes)
+        if held + size > JOB_BYTES and held:
+            yield first, last
+            first, held = number, 0
+        last = number
+        held += size
+    if held:
+        yield first, last
 
 
 class _Steps:
@@ -248,11 +275,18 @@ class _Steps:
         return _Steps(self._read, (*self._functions, function))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _freeze_modules()
         values = self._read(batches)
         for function in self._functions:
             values = chain.from_iterable(map(function, values))
         for each in values:
             yield from pieces_of(*each) if isinstance(each, Message) else pieces_of(0, each)
+
+
+@cache
+def _freeze_modules() -> None:
+    # PySpark collects garbage after each task, which looks through all modules for 50 ms.
+    gc.freeze()
 
 
 def _chosen(items: Sequence[Any], batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:

@@ -52,14 +52,16 @@ def test_rows_for_the_driver_are_small_however_large_values_are(
     monkeypatch.setattr(flow, "joined", lambda rows: joined(counting(rows)))
     with Flows(spark, SILENT) as flows:
         sent = flows.of(range(3)).map(large).exchanged(1)
-        ((_, values),) = sent.each()
+        ((_, values),) = sent.each("sending")
     assert sorted(values) == sorted(map(_incompressible, range(3)))
     assert max(sizes) <= 1 << 20 < len(sizes) * (1 << 20) <= 17 << 20
 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_java_holds_no_values_that_the_driver_has_had(spark: Any) -> None:
+def test_java_holds_no_values_that_the_driver_has_had(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def large(number: int) -> Iterator[bytes]:
         yield _incompressible(number)
 
@@ -69,6 +71,7 @@ def test_java_holds_no_values_that_the_driver_has_had(spark: Any) -> None:
         runtime = java.Runtime.getRuntime()
         return int(runtime.totalMemory() - runtime.freeMemory())
 
+    monkeypatch.setattr(flow, "JOB_BYTES", 10 << 20)
     with Flows(spark, SILENT) as flows:
-        sizes = [used() for _ in flows.of(range(10)).map(large).each()]
+        sizes = [used() for _ in flows.of(range(10)).map(large).each("sending")]
     assert max(sizes[2:]) - sizes[1] < 10 << 20
