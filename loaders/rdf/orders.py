@@ -121,20 +121,35 @@ def sort_rows(orders: Sequence[OrderRanges], translated: TranslatedRows) -> Iter
         for number in range(len(order)):
             part = keys[ends[number] : ends[number + 1]]
             if len(part):
-                yield Message(order.first + number, part)
+                yield Message(order.first + number, _differences(part))
 
 
 class SortedRange(NamedTuple):
-    """The keys of a range, ascending, without repetitions."""
+    """The differences of a range's keys, which ascend without repetitions."""
 
     number: int
-    keys: Keys
+    differences: Keys
+
+    @property
+    def keys(self) -> Keys:
+        return _sums(self.differences)
 
 
 def merge_keys(orders: Sequence[OrderRanges], of: Gathered) -> Iterator[SortedRange]:
     """Merge one range of an order."""
     # An empty one has keys of the right kind, too.
     empty = next(o for o in reversed(orders) if o.first <= of.partition).cuts[:0]
-    keys = np.concatenate([empty, *of.values])
+    keys = np.concatenate([empty, *map(_sums, of.values)])
     keys.sort()
-    yield SortedRange(of.partition, distinct_rows(keys))
+    yield SortedRange(of.partition, _differences(distinct_rows(keys)))
+
+
+# Of keys that ascend the differences are small, and compressed to a third; long ones are texts.
+
+
+def _differences(keys: Keys) -> Keys:
+    return np.diff(keys, prepend=keys.dtype.type(0)) if keys.dtype.kind == "u" else keys
+
+
+def _sums(differences: Keys) -> Keys:
+    return np.cumsum(differences) if differences.dtype.kind == "u" else differences
