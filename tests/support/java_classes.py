@@ -4,19 +4,19 @@ Java writes it when it ends (`ArchiveClassesAtExit`), for one class path, and ig
 not fit. The first run makes it below ``.run``.
 """
 
+import contextlib
 import fcntl
 import os
 import subprocess
 import sys
 import tempfile
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from tpf_server.spark.java import JavaNotFoundError, find_java
+from tpf_server.spark.java import JavaNotFoundError, class_archive, find_java
 
 PROJECT = Path(__file__).resolve().parents[2]
-_FOLDER = PROJECT / ".run" / "java"
+FOLDER = PROJECT / ".run" / "java"
 _VARIABLE = "SPARK_SUBMIT_OPTS"
 _SECONDS = 300
 # None of them lives long enough for its second compiler to pay.
@@ -25,39 +25,20 @@ _LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _PROGRAM = """
 import sys
 from pathlib import Path
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from tpf_server.spark.session import SparkSettings, spark_session
 
-work = Path(sys.argv[1])
-conf = SparkConf()
-for name, value in {
-    "spark.master": "local[2]",
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "512m",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.local.dir": str(work / "local"),
-    "spark.sql.warehouse.dir": str(work / "warehouse"),
-    "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}.items():
-    conf.set(name, value)
-gateway = launch_gateway(conf)
-context = SparkContext(conf=conf, gateway=gateway)
-session = SparkSession(context)
-context.parallelize(range(2), 2).map(str).collect()
-session.range(9).selectExpr("id % 2 AS k", "id").groupBy("k").sum("id").collect()
-(work / "in").mkdir()
-(work / "in" / "a.txt").write_text("a")
-lines = session.readStream.text(str(work / "in"))
-writer = lines.writeStream.format("noop").option("checkpointLocation", str(work / "checkpoint"))
-writer.trigger(availableNow=True).start().awaitTermination()
-session.stop()
-gateway.shutdown()
-# Java ends with its standard input, and writes the archive then.
-gateway.proc.stdin.close()
-gateway.proc.wait()
+classes, work = sys.argv[1:]
+options = {"spark.sql.shuffle.partitions": "1"}
+settings = SparkSettings("local[2]", memory="512m", local_dir=work, classes=classes)
+with spark_session(settings, options=options) as session:
+    session.sparkContext.parallelize(range(2), 2).map(str).collect()
+    session.range(9).selectExpr("id % 2 AS k", "id").groupBy("k").sum("id").collect()
+    folder = Path(work, "in")
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    lines = session.readStream.text(str(folder))
+    writer = lines.writeStream.format("noop").option("checkpointLocation", f"{work}/checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
 """
 
 
@@ -65,22 +46,22 @@ def use_class_archive() -> None:
     """Let every Java of Spark that this process starts map the archive."""
     if _VARIABLE in os.environ or find_spec("pyspark") is None:
         return
-    if len(str(_FOLDER).split()) > 1:
+    if len(str(FOLDER).split()) > 1:
         return  # what Java is told there is cut at spaces
     try:
         java = find_java(None, os.environ)
     except JavaNotFoundError:
         return
-    archive = _FOLDER / f"{_fingerprint(java)}.jsa"
+    archive = class_archive(FOLDER, java)
     if not archive.exists():
-        _FOLDER.mkdir(parents=True, exist_ok=True)
-        with (_FOLDER / "lock").open("w") as lock:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with (FOLDER / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
             if not archive.exists():
-                _make(java, archive)
+                _make()
     # Nothing is tried twice.
     mapped = f"-XX:SharedArchiveFile={archive}" if archive.exists() else ""
     light = f"{_LIGHT} {mapped}".strip()
@@ -89,33 +70,12 @@ def use_class_archive() -> None:
     os.environ["SPARK_DAEMON_JAVA_OPTS"] = light
 
 
-def _fingerprint(java: Path) -> str:
-    """Identify what an archive fits."""
-    spec = find_spec("pyspark")
-    assert spec is not None
-    release = java / "release"
-    told = release.read_text(encoding="utf-8") if release.exists() else ""
-    home = Path(str(spec.origin)).parent
-    jars = sorted((path.name, path.stat().st_mtime_ns) for path in (home / "jars").glob("*.jar"))
-    return sha256(repr((str(java), told, str(home), jars)).encode()).hexdigest()[:16]
-
-
-def _make(java: Path, archive: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=_FOLDER, ignore_cleanup_errors=True) as folder:
-        made = Path(folder, "made.jsa")
-        environment = os.environ | {
-            "JAVA_HOME": str(java),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": sys.executable,
-            _VARIABLE: f"-XX:ArchiveClassesAtExit={made}",
-        }
+def _make() -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
+        program = [sys.executable, "-c", _PROGRAM, str(FOLDER), work]
         quiet = subprocess.DEVNULL
-        try:
-            done = subprocess.run(
-                [sys.executable, "-c", _PROGRAM, folder], env=environment, stdin=quiet,
-                stdout=quiet, stderr=quiet, timeout=_SECONDS, check=False,
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                program, cwd=PROJECT, stdin=quiet, stdout=quiet, stderr=quiet,
+                timeout=_SECONDS, check=False,
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return
-        if done.returncode == 0 and made.exists():
-            made.rename(archive)

@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess  # runs `java -version`
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
@@ -110,3 +112,16 @@ def _version_of(home: Path) -> int | None:
         return None
     match = _VERSION.search(answer.stderr + answer.stdout)
     return int(match.group(1)) if match else None
+
+
+def class_archive(folder: Path, java: Path) -> Path:
+    """Return where an archive of the classes of this Java and PySpark is kept in a folder."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    release = java / "release"
+    version = release.read_text(encoding="utf-8") if release.exists() else ""
+    home = Path(str(spec.origin)).parent
+    jars = sorted((path.name, path.stat().st_mtime_ns) for path in (home / "jars").glob("*.jar"))
+    # Java ignores an archive that does not fit them.
+    fits = sha256(repr((str(java), version, str(home), jars)).encode()).hexdigest()[:16]
+    return folder.absolute() / f"{fits}.jsa"

@@ -22,6 +22,7 @@ from tpf_server.spark.java import (
     SparkJobError,
     SparkMissingError,
     SparkSettingError,
+    class_archive,
     find_java,
 )
 
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 _PREFIX = "TPF_SPARK_"
 JAVA_ENDED = "the Java that Spark runs in has ended"
 _END_SECONDS = 5.0
+_DRIVER_FLAGS = "spark.driver.extraJavaOptions"
 _LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
@@ -49,6 +51,8 @@ class SparkSettings:
         host: address of the driver; loopback unless the cluster needs more.
         packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
         ui: port of Spark's web pages, at `host`, or the next free one; ``None``: none are served.
+        classes: directory for an archive of Java's classes, which the first session writes at its
+            end (10 s, 150 MB) and later ones start with in half the time; ``None``: none.
     """
 
     master: str = "local[*]"
@@ -60,6 +64,7 @@ class SparkSettings:
     host: str = "127.0.0.1"
     packages: str | None = None
     ui: str | None = None
+    classes: str | None = None
 
     def __post_init__(self) -> None:
         if self.ui is not None and not (self.ui.isdecimal() and int(self.ui) < 1 << 16):
@@ -163,6 +168,10 @@ def spark_context(
         conf = SparkConf()
         for key, value in (_configuration(settings, work, name) | dict(options or {})).items():
             conf.set(key, value)
+        if settings.classes is not None:
+            archive = class_archive(Path(settings.classes), java)
+            flag = stack.enter_context(_archived(archive))
+            conf.set(_DRIVER_FLAGS, f'{conf.get(_DRIVER_FLAGS)} "{flag}"')
         # The context reads these when it starts; the workers run the Python of this process.
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         where = {"JAVA_HOME": str(java), "SPARK_LOCAL_IP": settings.host}
@@ -316,8 +325,28 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         # local[…] runs its Python workers as children of this process's Java.
         # Plans are many and small, and tasks wait for Python: compiling more costs more CPU than it
         # saves, for the first minutes at least.
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
+        _DRIVER_FLAGS: f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
     }
+
+
+@contextlib.contextmanager
+def _archived(archive: Path) -> Iterator[str]:
+    """Yield what tells Java to use an archive of its classes, or to make it when it ends."""
+    if archive.exists():
+        yield f"-XX:SharedArchiveFile={archive}"
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            aside = tempfile.TemporaryDirectory(dir=archive.parent, ignore_cleanup_errors=True)
+            made = Path(stack.enter_context(aside), archive.name)
+        except OSError as error:
+            raise SparkSettingError(
+                f"{_PREFIX}CLASSES is a directory to write to, not {archive.parent}: {error}"
+            ) from error
+        yield f"-XX:ArchiveClassesAtExit={made}"
+        if made.exists():
+            made.replace(archive)
 
 
 def _with_retries(master: str) -> str:
@@ -402,7 +431,7 @@ def _shut_down(gateway: Any) -> None:
     SparkContext._jvm = None
     if process is not None:
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=120)  # it may write an archive of its classes
 
 
 def _reason(log: Path) -> str:
