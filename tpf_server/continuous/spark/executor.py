@@ -200,8 +200,8 @@ class SparkQuery(ExecutedQuery):
 
 _EVERY: Final = 1.0
 """The least seconds from batch to batch."""
-_LONGEST: Final = 4
-"""The most, in these seconds, unless a batch takes longer."""
+_LONGEST: Final = 5
+"""The most to the end of the next batch, in these seconds, unless batches take longer."""
 _SHARE: Final = 8
 """The next batch begins after this many times what one took."""
 
@@ -363,7 +363,7 @@ class SparkExecutor:
                         each.state = "running"
                 taken = [each for each in (*taken, *new) if each.active]
             took = time.monotonic() - begin
-            cycle = min(max(self._every, _SHARE * took), _LONGEST * self._every)
+            cycle = min(max(self._every, _SHARE * took), _LONGEST * self._every - took)
             self._pause.wait(max(0.0, cycle - took) if arrived else 0)
 
     @contextlib.contextmanager
