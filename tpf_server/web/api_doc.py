@@ -5,18 +5,21 @@ The library's context is incomplete, so the document gets its own.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pyoxigraph
 from flask import Response
 from markupsafe import Markup
 
-from annotations.namespaces import DCTERMS, HYDRA, RDF, RDF_TYPE, RDFS, VOID, XSD
-from annotations.terms import Term, Triple, literal
+from annotations.namespaces import HYDRA, RDF, RDFS, VOID, XSD
+from annotations.terms import Term, Triple, literal_parts
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import mappings
 from tpf_server.fragments.writers.base import Chosen
+from tpf_server.store.static.ox_terms import read_quads
 from tpf_server.web.html import HtmlTable, link, table_page
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
@@ -24,52 +27,14 @@ from tpf_server.web.resources import Resource
 from tpf_server.web.responses import html_answer
 from tpf_server.web.site import Site
 
-# The vocabulary of time labels as a document, served where its namespace says.
+# The vocabularies of time labels and singleton properties, served where their namespaces say.
 #
 # Source for the terms: Taelman et al. 2016, section 2.2; the rest is this project's.
 
-
-class _VocabularyTerm(NamedTuple):
-    """A property of a vocabulary; `range` is the class of its values, ``""``: anything."""
-
-    name: str
-    comment: str
-    range: str = ""
-
-
-_INSTANT: Final = XSD + "dateTime"
-_NUMBER: Final = XSD + "integer"
-TEMPORAL_TERMS: Final = (
-    _VocabularyTerm("expiration", "The subject holds until this instant.", _INSTANT),
-    _VocabularyTerm("instant", "The subject holds at this instant only.", _INSTANT),
-    _VocabularyTerm("interval", "The subject holds in this interval."),
-    _VocabularyTerm("initial", "The first instant of an interval.", _INSTANT),
-    _VocabularyTerm("final", "The first instant after an interval.", _INSTANT),
-    _VocabularyTerm("intervalInitial", "Older form of initial, on what is labelled.", _INSTANT),
-    _VocabularyTerm("intervalFinal", "Older form of final, on what is labelled.", _INSTANT),
-    _VocabularyTerm("graph", "The graph of the labelled facts."),
-    _VocabularyTerm("predicate", "The predicate of facts of this page that carry this label."),
-    _VocabularyTerm("subject", "The subjects of facts of this page that carry this label."),
-    _VocabularyTerm("object", "The objects of facts of this page that carry this label."),
-    _VocabularyTerm("dynamicTriples", "How many of the matches carry a label.", _NUMBER),
-    _VocabularyTerm("annotationMethod", "How labelled facts are shown.", XSD + "string"),
-    _VocabularyTerm("labelling", "A kind of label that matches carry.", XSD + "string"),
-    _VocabularyTerm(
-        "updatesPerHour", "How many labelled facts were published in the last hour.", _NUMBER
-    ),
-    _VocabularyTerm("earliestExpiration", "When the first label of a match ends.", _INSTANT),
-    _VocabularyTerm("nextChange", "When the first label of a match ends or begins.", _INSTANT),
-    _VocabularyTerm("evaluatedAt", "The instant that the page shows.", _INSTANT),
-    _VocabularyTerm("plainView", "The same pattern where labelled facts stand for themselves."),
-    _VocabularyTerm("mapping", "A variable of the form that is no position of a pattern."),
-    _VocabularyTerm("maximum", "The largest value, or the most rows, of a variable.", _NUMBER),
-    _VocabularyTerm("changes", "Where server-sent events tell what changes in the dataset."),
-    _VocabularyTerm("at", "The instant whose facts are asked for.", _INSTANT),
-    _VocabularyTerm("known", "Until when what was published counts.", _INSTANT),
-)
-SINGLETON_TERMS: Final = (
-    _VocabularyTerm("singletonPropertyOf", "The property that a singleton property stands for."),
-)
+_FOLDER: Final = Path(__file__).with_name("vocabularies")
+_TIME_LABELS: Final = ("Time labels", "time-labels.ttl")
+_SINGLETON_PROPERTIES: Final = ("Singleton properties", "singleton-properties.ttl")
+_COMMENT: Final = Term(f"<{RDFS}comment>")
 
 
 class _ServedVocabulary(NamedTuple):
@@ -77,18 +42,23 @@ class _ServedVocabulary(NamedTuple):
 
     namespace: str
     title: str
-    terms: tuple[_VocabularyTerm, ...]
+    file: str
+
+    def triples(self) -> list[Triple]:
+        content = (_FOLDER / self.file).read_bytes()
+        quads = read_quads(content, pyoxigraph.RdfFormat.TURTLE, base=self.namespace[:-1])
+        return [Triple(*quad[:3]) for quad in quads]
 
 
 def vocabularies(site: Site) -> dict[str, _ServedVocabulary]:
     """Return the vocabularies of the datasets whose namespaces lie on this server, by path."""
     base = site.settings.base
     named = {
-        namespace: _ServedVocabulary(namespace, title, terms)
+        namespace: _ServedVocabulary(namespace, *titled)
         for dataset in site.datasets.values()
-        for namespace, title, terms in (
-            (dataset.settings.vocabulary, "Time labels", TEMPORAL_TERMS),
-            (dataset.settings.singleton_vocabulary, "Singleton properties", SINGLETON_TERMS),
+        for namespace, titled in (
+            (dataset.settings.vocabulary, _TIME_LABELS),
+            (dataset.settings.singleton_vocabulary, _SINGLETON_PROPERTIES),
         )
     }
     return {
@@ -100,39 +70,25 @@ def vocabularies(site: Site) -> dict[str, _ServedVocabulary]:
 
 def vocabulary_document(served: _ServedVocabulary, base: str, chosen: Chosen) -> Response:
     """Return the document of a vocabulary, as HTML or RDF."""
-    namespace, title, terms = served
+    triples = served.triples()
     if isinstance(chosen.writer, HtmlWriter):
-        table = HtmlTable(
-            ("term", "what it says"),
-            [
-                (
-                    Markup('<a id="{0}" href="{1}{0}">{0}</a>').format(each.name, namespace),
-                    each.comment,
-                )
-                for each in terms
-            ],
-        )
-        intro = f"The terms of the namespace {namespace}"
-        response = html_answer(table_page(title, title, base, intro, [table]))
+        cell = Markup('<a id="{0}" href="{1}{0}">{0}</a>')
+        rows = [
+            (
+                cell.format(subject[1:-1].removeprefix(served.namespace), served.namespace),
+                literal_parts(comment).lexical,
+            )
+            for subject, predicate, comment in triples
+            if predicate == _COMMENT
+        ]
+        intro = f"The terms of the namespace {served.namespace}"
+        table = HtmlTable(("term", "what it says"), rows)
+        response = html_answer(table_page(served.title, served.title, base, intro, [table]))
     else:
-        response = rdf_answer(list(_triples(namespace, title, terms)), chosen)
+        response = rdf_answer(triples, chosen)
     response.headers["Cache-Control"] = "public, max-age=3600"
     response.headers["Vary"] = "Accept"
     return response
-
-
-def _triples(namespace: str, title: str, terms: tuple[_VocabularyTerm, ...]) -> Iterator[Triple]:
-    document = Term(f"<{namespace[:-1]}>")
-    yield Triple(document, RDF_TYPE, Term("<http://www.w3.org/2002/07/owl#Ontology>"))
-    yield Triple(document, Term(f"<{DCTERMS}title>"), literal(title))
-    for term in terms:
-        iri = Term(f"<{namespace}{term.name}>")
-        yield Triple(iri, RDF_TYPE, Term(f"<{RDF}Property>"))
-        yield Triple(iri, Term(f"<{RDFS}label>"), literal(term.name))
-        yield Triple(iri, Term(f"<{RDFS}comment>"), literal(term.comment))
-        yield Triple(iri, Term(f"<{RDFS}isDefinedBy>"), document)
-        if term.range:
-            yield Triple(iri, Term(f"<{RDFS}range>"), Term(f"<{term.range}>"))
 
 
 _CONTEXT: dict[str, Any] = {
