@@ -1,15 +1,28 @@
 """The command ``tpf-load``."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from loaders.commands import load_feeds, load_ldes, load_sources, publishing, stream
+from tpf_server.spark.session import SparkSettings, archive_classes
 
 load_app = typer.Typer(
     name="tpf-load", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
     help="Turn real data into stores and live facts, with Spark or in one process.",
 )  # fmt: skip
+
+
+def classes(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="some 150 MB are written there")],
+) -> None:
+    """Archive Java's classes for TPF_SPARK_CLASSES: Spark then starts in half the time."""
+    settings = SparkSettings.from_environment(os.environ, classes=str(folder))
+    typer.echo(archive_classes(settings))
+
 
 LOADS: dict[str, Callable[..., None]] = {
     "rdf": load_sources.rdf,
@@ -27,6 +40,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "ldes": load_ldes.ldes,
     "stream": stream.stream,
     "publish": publishing.publish,
+    "classes": classes,
 }
 for _name, _command in LOADS.items():
     load_app.command(_name)(_command)

@@ -238,7 +238,7 @@ class _Load:
         total = sum(chunk.quads for chunk in chunks)
         lines: Iterator[bytes] = iter(())
         if rejected:
-            lines = (each.text for each in staged.only(RejectLines).each("reading"))
+            lines = (each.text for each in staged.only(RejectLines).each("fetching rejects"))
         first = collect_rejects(lines, self.job.rejects)
         check_not_all_rejected(total, rejected, first)
 
@@ -261,7 +261,7 @@ class _Load:
         return summary_of(self.store, self._here(made, flows.report), rejected, first)
 
     def _here(self, made: "_Made", report: Report) -> Manifest:
-        terms = made.merged.only(RangeTerms).each("merging terms")
+        terms = made.merged.only(RangeTerms).each("fetching terms")
         ranges = made.ranges.each("sorting rows")
         report.stage("writing")
         try:

@@ -72,7 +72,7 @@ class Flow(ABC, Generic[ValueT]):
 
     @abstractmethod
     def each(self, description: str) -> Iterator[ValueT]:
-        """Compute the values, and return an iterator over them in sequence."""
+        """Compute the values (in one process when they are read); iterate over them in sequence."""
 
 
 class Flows:
@@ -229,7 +229,7 @@ class _SparkFlow(Flow[ValueT]):
         assert isinstance(kept, _SparkFlow)
         sizes = kept._frame.selectExpr("spark_partition_id() number", "length(content) size")
         with spark_tasks(self._context, self._report, description):
-            rows = rows_of(done_in_thread(self._context, sizes.toArrow).to_batches())
+            rows = [*rows_of(done_in_thread(self._context, sizes.toArrow).to_batches())]
         numbers = "spark_partition_id() BETWEEN {} AND {}"
         jobs = (kept._frame.where(numbers.format(*each)) for each in _jobs(rows))
         return chain.from_iterable(map(self._values_of, jobs))
@@ -241,14 +241,17 @@ class _SparkFlow(Flow[ValueT]):
 
 JOB_BYTES: Final = 64 << 20
 """What a job returns to Java and this process at once, unless a partition has more."""
+_MOST_JOBS: Final = 32
+# Each job looks at all partitions, so of very many bytes it returns more.
 
 
-def _jobs(rows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Divide partitions among jobs by their sizes: yield the first and the last of each."""
+def _jobs(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Divide partitions among jobs by the sizes of rows: yield the first and last of each."""
+    most = max(JOB_BYTES, sum(size for _, size in rows) // _MOST_JOBS)
     first = last = held = 0
     for number, sizes in groupby(rows, itemgetter(0)):
         size = sum(size for _, size in sizes)
-        if held + size > JOB_BYTES and held:
+        if held + size > most and held:
             yield first, last
             first, held = number, 0
         last = number

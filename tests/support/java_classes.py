@@ -9,7 +9,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,25 +20,6 @@ _VARIABLE = "SPARK_SUBMIT_OPTS"
 _SECONDS = 300
 # None of them lives long enough for its second compiler to pay.
 _LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# What most tests do: a query, a function in Python, a stream of files.
-_PROGRAM = """
-import sys
-from pathlib import Path
-from tpf_server.spark.session import SparkSettings, spark_session
-
-classes, work = sys.argv[1:]
-options = {"spark.sql.shuffle.partitions": "1"}
-settings = SparkSettings("local[2]", memory="512m", local_dir=work, classes=classes)
-with spark_session(settings, options=options) as session:
-    session.sparkContext.parallelize(range(2), 2).map(str).collect()
-    session.range(9).selectExpr("id % 2 AS k", "id").groupBy("k").sum("id").collect()
-    folder = Path(work, "in")
-    folder.mkdir()
-    (folder / "a.txt").write_text("a")
-    lines = session.readStream.text(str(folder))
-    writer = lines.writeStream.format("noop").option("checkpointLocation", f"{work}/checkpoint")
-    writer.trigger(availableNow=True).start().awaitTermination()
-"""
 
 
 def use_class_archive() -> None:
@@ -71,11 +51,9 @@ def use_class_archive() -> None:
 
 
 def _make() -> None:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        program = [sys.executable, "-c", _PROGRAM, str(FOLDER), work]
-        quiet = subprocess.DEVNULL
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                program, cwd=PROJECT, stdin=quiet, stdout=quiet, stderr=quiet,
-                timeout=_SECONDS, check=False,
-            )  # fmt: skip
+    quiet = subprocess.DEVNULL
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [sys.executable, "-m", "tpf_client.commands", "tpf-load", "classes", str(FOLDER)],
+            cwd=PROJECT, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_SECONDS, check=False,
+        )  # fmt: skip

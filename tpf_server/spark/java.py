@@ -120,7 +120,7 @@ def class_archive(folder: Path, java: Path) -> Path:
     assert spec is not None
     release = java / "release"
     version = release.read_text(encoding="utf-8") if release.exists() else ""
-    home = Path(str(spec.origin)).parent
+    home = Path(os.environ.get("SPARK_HOME") or Path(str(spec.origin)).parent)
     jars = sorted((path.name, path.stat().st_mtime_ns) for path in (home / "jars").glob("*.jar"))
     # Java ignores an archive that does not fit them.
     fits = sha256(repr((str(java), version, str(home), jars)).encode()).hexdigest()[:16]

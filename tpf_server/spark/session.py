@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -51,8 +51,8 @@ class SparkSettings:
         host: address of the driver; loopback unless the cluster needs more.
         packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
         ui: port of Spark's web pages, at `host`, or the next free one; ``None``: none are served.
-        classes: directory for an archive of Java's classes, which the first session writes at its
-            end (10 s, 150 MB) and later ones start with in half the time; ``None``: none.
+        classes: directory with an archive of Java's classes (see `archive_classes`), with which it
+            starts in half the time.
     """
 
     master: str = "local[*]"
@@ -170,8 +170,12 @@ def spark_context(
             conf.set(key, value)
         if settings.classes is not None:
             archive = class_archive(Path(settings.classes), java)
-            flag = stack.enter_context(_archived(archive))
-            conf.set(_DRIVER_FLAGS, f'{conf.get(_DRIVER_FLAGS)} "{flag}"')
+            if os.path.exists(archive):
+                flag = f"-XX:SharedArchiveFile={archive}"
+                conf.set(_DRIVER_FLAGS, f'{conf.get(_DRIVER_FLAGS)} "{flag}"')
+            else:
+                text = "%s has no classes of this Java and PySpark: tpf-load classes %s"
+                _log.warning(text, settings.classes, settings.classes)
         # The context reads these when it starts; the workers run the Python of this process.
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         where = {"JAVA_HOME": str(java), "SPARK_LOCAL_IP": settings.host}
@@ -218,6 +222,51 @@ def spark_context(
             if status is None:
                 raise
             raise SparkError(f"{JAVA_ENDED} (status {status}); see {log_path}") from error
+
+
+def archive_classes(settings: SparkSettings) -> Path:
+    """Archive the classes that Java loads for small jobs in the directory `settings.classes`.
+
+    Raises:
+        SparkError: the directory cannot be written, or Spark cannot run.
+    """
+    archive = class_archive(Path(settings.classes or ""), java_for(settings, os.environ))
+    with contextlib.ExitStack() as stack:
+        try:
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(dir=archive.parent, prefix=".making-")
+        except OSError as error:
+            raise SparkSettingError(
+                f"{archive.parent} is no directory to write to: {error.strerror}"
+            ) from error
+        work = Path(stack.enter_context(folder))
+        made = work / archive.name
+        options = {
+            _DRIVER_FLAGS: f'{_LIGHT_JAVA} "-XX:ArchiveClassesAtExit={made}"',
+            "spark.sql.shuffle.partitions": "1",
+        }
+        alone = replace(settings, master="local[2]", classes=None)
+        with spark_session(alone, name="tpf-load classes", options=options) as session:
+            process = java_gateway().proc
+            _small_jobs(session, work)
+        if process.returncode != 0 or not made.exists():
+            raise SparkError(f"Java ended with status {process.returncode} and made no archive")
+        made.replace(archive)
+    return archive
+
+
+def _small_jobs(session: "SparkSession", work: Path) -> None:
+    """Group, call Python, write and read Parquet, follow files: what loads and queries do."""
+    rows = session.range(9).selectExpr("id % 2 AS k", "id").groupBy("k").sum("id")
+    rows.mapInArrow(lambda batches: batches, rows.schema).toArrow()
+    session.range(2).write.parquet(str(work / "parquet"))
+    session.read.parquet(str(work / "parquet")).collect()
+    lines = work / "lines"
+    lines.mkdir()
+    (lines / "a.txt").write_text("a", encoding="utf-8")
+    writer = session.readStream.text(str(lines)).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(work / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 class ExecutorWatch:
@@ -329,26 +378,6 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
     }
 
 
-@contextlib.contextmanager
-def _archived(archive: Path) -> Iterator[str]:
-    """Yield what tells Java to use an archive of its classes, or to make it when it ends."""
-    if archive.exists():
-        yield f"-XX:SharedArchiveFile={archive}"
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            archive.parent.mkdir(parents=True, exist_ok=True)
-            aside = tempfile.TemporaryDirectory(dir=archive.parent, ignore_cleanup_errors=True)
-            made = Path(stack.enter_context(aside), archive.name)
-        except OSError as error:
-            raise SparkSettingError(
-                f"{_PREFIX}CLASSES is a directory to write to, not {archive.parent}: {error}"
-            ) from error
-        yield f"-XX:ArchiveClassesAtExit={made}"
-        if made.exists():
-            made.replace(archive)
-
-
 def _with_retries(master: str) -> str:
     """Let ``local[…]`` try a task four times, as a cluster does."""
     match = _LOCAL.fullmatch(master)
@@ -431,7 +460,7 @@ def _shut_down(gateway: Any) -> None:
     SparkContext._jvm = None
     if process is not None:
         process.stdin.close()
-        process.wait(timeout=120)  # it may write an archive of its classes
+        process.wait(timeout=60)  # some seconds where it archives its classes
 
 
 def _reason(log: Path) -> str:

@@ -29,6 +29,23 @@ def test_values_come_of_their_pieces_in_any_order(
     assert sorted(flow.joined(rows)) == list(enumerate(values))
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 70))), st.integers(1, 90))
+@examples(100)
+def test_jobs_have_each_partition_once_and_no_more_bytes_than_they_may(
+    rows: list[tuple[int, int]], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow, "JOB_BYTES", most)
+        jobs = list(flow._jobs(sorted(rows)))
+    most = max(most, sum(size for _, size in rows) // 32)
+    present = {number for number, _ in rows}
+    shares = [{number for number in present if first <= number <= last} for first, last in jobs]
+    assert sorted(number for share in shares for number in share) == sorted(present)
+    for share in shares:
+        assert len(share) == 1 or sum(size for number, size in rows if number in share) <= most
+    assert len(jobs) <= 65
+
+
 def _incompressible(seed: int) -> bytes:
     return random.Random(seed).randbytes(5 << 20)
 
@@ -73,5 +90,7 @@ def test_java_holds_no_values_that_the_driver_has_had(
 
     monkeypatch.setattr(flow, "JOB_BYTES", 10 << 20)
     with Flows(spark, SILENT) as flows:
-        sizes = [used() for _ in flows.of(range(10)).map(large).each("sending")]
+        values = flows.of(range(10)).map(large).each("sending")
+        starts, sizes = zip(*((value[:9], used()) for value in values), strict=True)
+    assert starts == tuple(_incompressible(number)[:9] for number in range(10))
     assert max(sizes[2:]) - sizes[1] < 10 << 20

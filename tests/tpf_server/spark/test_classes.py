@@ -1,4 +1,4 @@
-"""An archive of Java's classes: the tests' own is made by this setting."""
+"""An archive of Java's classes: the tests' own is made by this command."""
 
 import os
 import subprocess
@@ -11,23 +11,15 @@ from tests.support.java_classes import FOLDER, PROJECT
 
 _PROGRAM = """
 import os
-import sys
-from tpf_server.spark.java import SparkError
 from tpf_server.spark.session import SparkSettings, spark_context
 
-for classes in (os.environ["TPF_SPARK_CLASSES"], sys.executable):
-    settings = SparkSettings.from_environment(os.environ, master="local[1]", classes=classes)
-    try:
-        with spark_context(settings) as context:
-            print(context.range(3).sum())
-    except SparkError as error:
-        print(error)
+with spark_context(SparkSettings.from_environment(os.environ, master="local[1]")) as context:
+    print(context.range(3).sum())
 """
 
 
 @pytest.mark.spark
 def test_java_maps_an_archive_of_its_classes(java: None, tmp_path: Path) -> None:
-    archives = sorted(FOLDER.glob("*.jsa"))
     log = tmp_path / "log"
     more = {"TPF_SPARK_CLASSES": str(FOLDER), "TPF_SPARK_LOG": str(log)}
     environment = os.environ | more | {"JAVA_TOOL_OPTIONS": "-Xlog:cds"}
@@ -36,8 +28,17 @@ def test_java_maps_an_archive_of_its_classes(java: None, tmp_path: Path) -> None
         [sys.executable, "-c", _PROGRAM], cwd=PROJECT, capture_output=True, text=True, check=False,
         env=environment, timeout=120,
     )  # fmt: skip
-    total, error = job.stdout.splitlines()
-    assert total == "3", job
-    assert error.startswith("TPF_SPARK_CLASSES is a directory to write to, not "), job
+    assert job.stdout == "3\n", job
     assert "Mapped dynamic" in log.read_text(errors="replace")
-    assert sorted(FOLDER.glob("*.jsa")) == archives
+
+
+@pytest.mark.spark
+def test_a_folder_that_cannot_be_written_is_named(java: None, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = str(tmp_path / "file")
+    command = [sys.executable, "-m", "tpf_client.commands", "tpf-load", "classes", file]
+    job = subprocess.run(
+        command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert job.returncode == 2
+    assert job.stderr == f"tpf-load: {file} is no directory to write to: File exists\n"
