@@ -17,9 +17,9 @@ load_app = typer.Typer(
 
 
 def classes(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="some 150 MB are written there")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="some 190 MB are written there")],
 ) -> None:
-    """Archive Java's classes for TPF_SPARK_CLASSES: Spark then starts in half the time."""
+    """Archive Java's classes for TPF_SPARK_CLASSES (30 s): Spark starts twice as fast."""
     settings = SparkSettings.from_environment(os.environ, classes=str(folder))
     typer.echo(archive_classes(settings))
 

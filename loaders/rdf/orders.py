@@ -144,7 +144,7 @@ def merge_keys(orders: Sequence[OrderRanges], of: Gathered) -> Iterator[SortedRa
     yield SortedRange(of.partition, _differences(distinct_rows(keys)))
 
 
-# Of keys that ascend the differences are small, and compressed to a third; long ones are texts.
+# Of keys that ascend the differences are small, and compress better; long keys are byte strings.
 
 
 def _differences(keys: Keys) -> Keys:

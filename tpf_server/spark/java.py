@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
+from annotations.wording import how_to_install
+
 # Errors of starting Spark, each one line for the user.
 #
 # SparkError                   Spark is not available, did not start, or gave up
@@ -115,9 +117,14 @@ def _version_of(home: Path) -> int | None:
 
 
 def class_archive(folder: Path, java: Path) -> Path:
-    """Return where an archive of the classes of this Java and PySpark is kept in a folder."""
+    """Return where an archive of the classes of this Java and PySpark is kept in a folder.
+
+    Raises:
+        SparkMissingError: PySpark is not installed.
+    """
     spec = find_spec("pyspark")
-    assert spec is not None
+    if spec is None:
+        raise SparkMissingError(f"PySpark is not installed: {how_to_install('spark')}")
     release = java / "release"
     version = release.read_text(encoding="utf-8") if release.exists() else ""
     home = Path(os.environ.get("SPARK_HOME") or Path(str(spec.origin)).parent)

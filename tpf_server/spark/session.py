@@ -230,7 +230,8 @@ def archive_classes(settings: SparkSettings) -> Path:
     Raises:
         SparkError: the directory cannot be written, or Spark cannot run.
     """
-    archive = class_archive(Path(settings.classes or ""), java_for(settings, os.environ))
+    alone = replace(settings, master="local[2]", classes=None)
+    archive = class_archive(Path(settings.classes or ""), java_for(alone, os.environ))
     with contextlib.ExitStack() as stack:
         try:
             archive.parent.mkdir(parents=True, exist_ok=True)
@@ -245,7 +246,6 @@ def archive_classes(settings: SparkSettings) -> Path:
             _DRIVER_FLAGS: f'{_LIGHT_JAVA} "-XX:ArchiveClassesAtExit={made}"',
             "spark.sql.shuffle.partitions": "1",
         }
-        alone = replace(settings, master="local[2]", classes=None)
         with spark_session(alone, name="tpf-load classes", options=options) as session:
             process = java_gateway().proc
             _small_jobs(session, work)

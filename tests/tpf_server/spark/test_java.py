@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tpf_client import commands
-from tpf_server.spark.java import JavaNotFoundError, find_java
+from tpf_server.spark.java import JavaNotFoundError, SparkMissingError, class_archive, find_java
 
 
 def make_java(home: Path, version: str) -> Path:
@@ -12,6 +12,14 @@ def make_java(home: Path, version: str) -> Path:
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
     program.chmod(0o755)
     return home
+
+
+def test_classes_without_pyspark_are_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tpf_server.spark.java.find_spec", lambda _name: None)
+    with pytest.raises(SparkMissingError, match="PySpark is not installed: "):
+        class_archive(tmp_path, tmp_path)
 
 
 def test_java_home_counts_before_the_path(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class SparkQuery(ExecutedQuery):
 _EVERY: Final = 1.0
 """The least seconds from batch to batch."""
 _LONGEST: Final = 5
-"""The most to the end of the next batch, in these seconds, unless batches take longer."""
+"""The most from a batch's begin to the end of the next, if it takes as long: so often `every`."""
 _SHARE: Final = 8
 """The next batch begins after this many times what one took."""
 
