@@ -90,6 +90,12 @@ class _Deferred:
     def start(
         self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
+        return self._executor().start(query, callback, name=name)
+
+    def prepare(self) -> None:
+        self._executor().prepare()
+
+    def _executor(self) -> Executor:
         if self._made is None:
             try:
                 self._made = self._make()
@@ -97,7 +103,7 @@ class _Deferred:
                 raise UnsupportedContinuousQueryError(
                     f"PySpark is not installed: {how_to_install('spark')} ({error})"
                 ) from error
-        return self._made.start(query, callback, name=name)
+        return self._made
 
     def reads(self, stream: Term) -> bool:
         return self._made is not None and self._made.reads(stream)
@@ -241,7 +247,13 @@ def live_stores(settings: Settings, datasets: Iterable[OpenDataset]) -> Mapping[
 def _executors(
     settings: Settings, engine: Engine, lock: AbstractContextManager[Any]
 ) -> tuple[Mapping[str, Executor], str]:
-    """Make the executors beside the native engine; each loads with its first query."""
+    """Make the executors beside the native engine, which load with their first query.
+
+    The default starts at once.
+
+    Raises:
+        SettingsError: the default cannot run.
+    """
 
     def make(name: str, path: str) -> Executor:
         made: Executor = resolve_name(path)(
@@ -256,4 +268,10 @@ def _executors(
         return made
 
     executors = {name: _Deferred(partial(make, name, path)) for name, path in EXECUTORS.items()}
+    default = executors.get(settings.csparql_engine)
+    if default is not None:
+        try:
+            default.prepare()
+        except UnsupportedContinuousQueryError as error:
+            raise SettingsError(f"csparql_engine = {settings.csparql_engine}: {error}") from error
     return executors, settings.csparql_engine

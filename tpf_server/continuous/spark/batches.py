@@ -654,7 +654,9 @@ class MicroBatches:
 
     def _counted(self, frame: DataFrame, ends: Mapping[Term, int]) -> list[_StreamCounts]:
         is_element = sql.col("s").isNotNull()
-        known = self._session.createDataFrame([(dict(ends),)], "ends map<string, long>")
+        # As Arrow: of a list, a worker of Python would make the one row.
+        row = pa.array([list(ends.items())], pa.map_(pa.string(), pa.int64()))
+        known = self._session.createDataFrame(pa.table({"ends": row}))
         rows = (
             frame.crossJoin(sql.broadcast(known))
             .groupBy("stream")

@@ -61,6 +61,9 @@ def continuous_session(master: str, work: Path, *, partitions: int = 2) -> Itera
         "spark.sql.adaptive.enabled": "false",
         # A job to list files takes longer than to list those of a window.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+        # Tasks of 128 MB would leave cores without work; small files share one.
+        "spark.sql.files.maxPartitionBytes": "16m",
+        "spark.sql.files.openCostInBytes": "1m",
     }
     try:
         with spark_session(settings, name="tpf-continuous", options=options) as session:

@@ -1,10 +1,11 @@
 """Run registered queries in one Spark session: all of them over the same batches of elements.
 
-Spark starts with the first query. The elements of a batch become a file.
+Spark starts with the first query, or before it. The elements of a batch become a file.
 """
 
 import contextlib
 import itertools
+import logging
 import os
 import shutil
 import threading
@@ -43,6 +44,7 @@ class _Arrived(NamedTuple):
     present: int | None = None
 
 
+_log: Final = logging.getLogger(__name__)
 MOST_WAITING: Final = 1_000_000
 """Triples that wait for a batch; of more, queries end."""
 
@@ -200,10 +202,12 @@ class SparkQuery(ExecutedQuery):
 
 _EVERY: Final = 1.0
 """The least seconds from batch to batch."""
-_LONGEST: Final = 5
+_LONGEST: Final = 4
 """The most from a batch's begin to the end of the next, if it takes as long: so often `every`."""
 _SHARE: Final = 8
 """The next batch begins after this many times what one took."""
+_EXAMPLE: Final = """REGISTER QUERY example AS SELECT ?s ?v
+FROM STREAM <urn:example> [RANGE 2s STEP 1s] WHERE { ?s <urn:p> ?v FILTER(?v != "") }"""
 
 
 class SparkExecutor:
@@ -244,18 +248,50 @@ class SparkExecutor:
         self._pause = threading.Event()
         shutil.rmtree(work, ignore_errors=True)
 
-    def start(
-        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
-    ) -> SparkQuery:
-        """Start a query; see `Executor`."""
-        if not query.streams:
-            raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
+    def prepare(self) -> None:
+        """Start Spark before the first query, and answer one there: the first takes seconds."""
+        self._check_java()
+        threading.Thread(target=self._prepare, name="Spark starts", daemon=True).start()
+
+    def _prepare(self) -> None:
+        try:
+            with self._started() as session:
+                folder = folder_of(f"{self._place}/example", session)
+                folder.make()
+                try:
+                    self._answer_example(session, folder)
+                finally:
+                    folder.remove()
+        except Exception as error:  # noqa: BLE001 (the first query will have it, too)
+            _log.warning("Spark is not ready: %s", error)
+            self._has_died()
+
+    def _answer_example(self, session: Any, folder: Folder) -> None:
+        batches = MicroBatches(session, folder.inner("answers"))
+        _, query = window_query(_EXAMPLE, StaticData())
+        stream, triple = Term("<urn:example>"), (Term("<urn:s>"), Term("<urn:p>"), Term('"o"'))
+        with contextlib.closing(batches):
+            for number in range(3):
+                at, name = 1000 * number, f"{number}.parquet"
+                folder.write(name, [batches.parquet({stream: [(at, *triple)]})])
+                files = {stream: [f"{folder.url}/{name}"]}
+                batches.process(number, files, [query], timestamps={stream: [at]})
+
+    def _check_java(self) -> None:
         if self._own:
             try:
                 settings = SparkSettings.from_environment(os.environ, master=self._master)
                 java_for(settings, os.environ)
             except SparkError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
+
+    def start(
+        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
+    ) -> SparkQuery:
+        """Start a query; see `Executor`."""
+        if not query.streams:
+            raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
+        self._check_java()
         # Whatever cannot be run is refused here; Spark is not asked yet.
         _, windows = window_query(
             query.text, self._static, base=self._base, reading=self._lock, version=self._version

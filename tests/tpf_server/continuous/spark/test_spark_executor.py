@@ -3,12 +3,14 @@
 import contextlib
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from annotations.clock import ManualClock
 from annotations.terms import Term
 from tests.support.continuous_site import Site
 from tests.support.csparql_spark import settings
@@ -16,6 +18,9 @@ from tests.support.eventually import eventually
 from tpf_server.continuous.runtime.clock import NO_WAITS, StreamClock, StreamClocks, Waits
 from tpf_server.continuous.runtime.errors import ContinuousError
 from tpf_server.continuous.runtime.static.static_data import StaticData
+from tpf_server.continuous.service.assembly import continuous_service
+from tpf_server.errors import SettingsError
+from tpf_server.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -334,3 +339,35 @@ def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: OnSpa
     eventually(lambda: site.state("other")["state"] == "stopped")
     assert "does not declare the predicate <urn:q>" in site.state("other")["error"]
     assert site.state("periodic")["state"] == site.state("c")["state"] == "running"
+
+
+def test_spark_starts_and_answers_an_example_before_the_first_query(
+    site: OnSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tpf_server.continuous.spark.batches import MicroBatches
+
+    answered: list[Any] = []
+    process = MicroBatches.process
+
+    def recorded(*arguments: Any, **named: Any) -> Any:
+        answered.append(process(*arguments, **named))
+        return answered[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MicroBatches, "process", recorded)
+        site.service._executors["spark"].prepare()
+        eventually(lambda: len(answered) == 3 and not (tmp_path / "spark" / "example").exists())
+    assert [len(rows.rows) for each in answered for _, answers in each for rows in answers]
+    assert site.begin("there", "spark").status_code == 201
+    site.come((1, "ann"), (12, "bob"))
+    eventually(lambda: len(site.answers("there")) >= 1)
+
+
+def test_a_server_whose_default_engine_cannot_run_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "none"))
+    given = Settings(csparql_engine="spark", data_dir=str(tmp_path))
+    with pytest.raises(SettingsError, match=r"csparql_engine = spark: no Java in .*none"):
+        continuous_service(given, [], ManualClock(datetime(2020, 1, 1, tzinfo=UTC)))

@@ -59,6 +59,13 @@ class Executor(Protocol):
     It is called under the lock of the service and must not block; answers may come from any thread.
     """
 
+    def prepare(self) -> None:
+        """Begin what takes time before the first query; failures are those of the queries.
+
+        Raises:
+            UnsupportedContinuousQueryError: it cannot run here.
+        """
+
     def start(
         self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
