@@ -65,6 +65,7 @@ page_size = 30
 [datasets.trains]
 live = true
 title = "Departures"
+event_stream = 3600
 """
 
 
@@ -102,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 PAGES = [
     "", "stops", "stops?page=2", "stops?subject=&predicate=&object=%22nothing%22", "trains",
-    "trains/named-graph", "trains/rdf-1.2", "stops?subject=",
+    "trains/named-graph", "trains/rdf-1.2", "trains/ldes?page=0", "stops?subject=",
     "trains?subject=" + quote(EX + "departure/2"), "trains?at=2020-01-01T00:00", "stops?page=99",
     "stops?subject=_:b", "nothing", "api-doc", "streams", "queries", "queries/all", "hostile",
     "hostile?subject=" + quote(EX + "attack"),
@@ -138,7 +139,9 @@ def test_pages_ask_nobody_else_and_are_for_all_screens_and_people(
     assert browser.evaluate("document.title")
     assert browser.evaluate("document.querySelectorAll('h1').length") == 1
     assert browser.evaluate("window.pwned") is None
-    fits(browser, 1280)
+    for width in (1280, 1100, 760):
+        browser.resize(width, 800)
+        fits(browser, width)
     is_accessible(browser)
     browser.resize(360, 800, phone=True)
     browser.open(server.url + path)
