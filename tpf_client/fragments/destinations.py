@@ -173,11 +173,12 @@ class Destinations:
     def template(self, by: str, template: str) -> str:
         """Resolve a URI template that leads there whatever its values."""
         fixed, brace, rest = template.partition("{")
+        target = self.led(by, fixed)
         # Path and query go on where they are; what stands before them would be a part of the host.
-        ends = re.search(r"[/?#]", fixed.partition("://")[2] if "://" in fixed else "/" + fixed)
+        ends = re.search(r"[/?#]", target.partition("://")[2])
         if brace and ends is None and not rest.startswith(("?", "/")):
             raise OriginError(by, f"leads to what is no URL: {_shown(template)!r}")
-        return self.led(by, fixed) + brace + rest
+        return target + brace + rest
 
     def named(self, url: str) -> str:
         """Check a URL in data: of a service that a variable stands for."""

@@ -56,6 +56,30 @@ def test_an_origin_that_is_another_one_is_told_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
+    ("template", "leads"),
+    [
+        ("http://trains.test/d{?s}", "http://trains.test/d{?s}"),
+        ("http://trains.test{?s}", "http://trains.test{?s}"),
+        ("http://trains.test{/s}", "http://trains.test{/s}"),
+        ("http://trains.test?s={s}", "http://trains.test?s={s}"),
+        ("{?s}", "http://trains.test/d{?s}"),
+        ("d/{s}", "http://trains.test/d/{s}"),
+        ("//trains.test/{s}", "http://trains.test/{s}"),
+        ("http://trains.test{s}", None),
+        ("http://trains.test:80{s}", None),
+        ("HTTP://trains.test{+s}/d", None),
+        ("//trains.test{s}", None),
+    ],
+)
+def test_no_value_becomes_a_part_of_the_host(template: str, leads: str | None) -> None:
+    if leads is not None:
+        assert Destinations().template("http://trains.test/d", template) == leads
+        return
+    with pytest.raises(OriginError, match="what is no URL"):
+        Destinations().template("http://trains.test/d", template)
+
+
+@pytest.mark.parametrize(
     ("text", "meant"),
     [
         ("localhost:3000/trains", "http://localhost:3000/trains"),
