@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,12 @@ def test_a_release_needs_the_version_of_everything_and_an_address(tmp_path: Path
         (tmp_path / name).write_text(text.replace(version, "999"))
         assert name in refusal(f"v{version}")
         (tmp_path / name).write_text(text)
+
+
+def test_no_entry_of_the_changelog_is_there_twice() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines()
+    begins = Counter(line[:60] for line in lines if line.startswith("- "))
+    assert [begin for begin, count in begins.items() if count > 1] == []
 
 
 def test_requests_name_the_address_of_the_project() -> None:
