@@ -203,7 +203,7 @@ class SparkQuery(ExecutedQuery):
 _EVERY: Final = 1.0
 """The least seconds from batch to batch."""
 _LONGEST: Final = 4
-"""The most from a batch's begin to the end of the next, if it takes as long: so often `every`."""
+"""The most times `every` from the begin of a batch to the end of the next, if it takes as long."""
 _SHARE: Final = 8
 """The next batch begins after this many times what one took."""
 _EXAMPLE: Final = """REGISTER QUERY example AS SELECT ?s ?v
