@@ -75,6 +75,7 @@ from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.dictionary import text_array
 from tpf_server.store.static.indexing import KEY_BITS, KeyCode, QuadIndexer
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.parts import PartsManifest
@@ -356,7 +357,7 @@ def _codes(
 
 
 def _dictionary_pieces(terms: Iterator[RangeTerms]) -> Iterator[pa.Array]:
-    yield pa.array([""], pa.large_string())
+    yield text_array([""])
     for each in terms:
         yield unpacked_terms(each.terms)
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from loaders.rdf.flow import Gathered, Message
 from loaders.rdf.scan import ChunkTerms, packed_terms, unpacked_terms
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.dictionary import text_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,13 @@ def cut_terms(ranges: Sequence[TermRange], of_chunk: ChunkTerms) -> Iterator[Mes
 def merge_terms(of: Gathered) -> Iterator[RangeSummary | RangeTerms | RangeRanks]:
     """Make one range of the dictionary."""
     slices: list[TermSlice] = sorted(of.values, key=lambda each: each.chunk)
-    empty = pa.array([], pa.large_string())
+    empty = text_array([])
     arrays = [unpacked_terms(each.terms) for each in slices]
     encoded = pa.concat_arrays([*arrays, empty]).dictionary_encode()
     by_text = pc.sort_indices(encoded.dictionary)
     ranks = np.empty(len(by_text), dtype=np.uint32)
-    ranks[by_text.to_numpy()] = np.arange(len(by_text), dtype=np.uint32)
-    every = ranks[encoded.indices.to_numpy()]
+    ranks[np.from_dlpack(by_text)] = np.arange(len(by_text), dtype=np.uint32)
+    every = ranks[np.from_dlpack(encoded.indices)]
     ends = np.cumsum([len(array) for array in arrays])
     shares = {
         each.chunk: every[end - len(array) : end]

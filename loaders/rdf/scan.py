@@ -23,7 +23,7 @@ from tpf_server.store.static.rdf_files import QuadTexts
 
 def packed_terms(terms: pa.Array) -> bytes:
     """Return the bytes of an array of texts."""
-    batch = pa.record_batch({"term": terms})
+    batch = pa.record_batch([terms], ["term"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -3,6 +3,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +28,8 @@ from tpf_server.store.static.manifest import Manifest, read_manifest
 from tpf_server.store.static.parts import PartsManifest
 from tpf_server.store.static.rdf_files import RdfReader, rdf_files
 
-W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
+PROJECT = Path(__file__).parents[3]
+W3C = PROJECT.parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 # Every step in several tasks.
 SMALL = WorkSizes(piece_bytes=30_000, chunk_quads=500, range_rows=500, small=0)
@@ -275,3 +278,22 @@ def test_outputs_that_are_no_store(tmp_path: Path) -> None:
         load_rdf_local([file], tmp_path / "other", RdfLoad(CREATED))
     with pytest.raises(OutputError, match="is a directory"):
         load_rdf_local([file], file, RdfLoad(CREATED))
+
+
+def test_loads_do_not_bring_pandas(tmp_path: Path) -> None:
+    # Which each process, and each worker of Spark, would import for half a second.
+    example = f"""
+import sys
+from pathlib import Path
+from tests.loaders.rdf.test_build import *
+folder = Path({str(tmp_path)!r})
+files = random_files(folder / "in", 1, True)
+load_rdf_local(files, folder / "one", RdfLoad(CREATED))
+load_rdf_spark(files, folder / "many", None, RdfLoad(CREATED), sizes=SMALL)
+assert [*flow.joined([each[0].as_py() for each in batch] for batch in flow.pieces_of(7, b"x"))]
+assert "pandas" not in sys.modules
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", example], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from annotations.terms import DEFAULT_GRAPH
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.dictionary import text_array
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.rdf_files import QuadTexts, RdfReader, merge_prefixes, rdf_files
 from tpf_server.store.static.writing import RowColumns, write_store
@@ -161,10 +162,10 @@ class QuadArrays:
 
     def ranked(self) -> tuple[Iterator[pa.Array], list[Ids]]:
         """Return the sorted terms in pieces, and the quads as columns of ranks among them."""
-        texts = pa.array(self._ids, pa.large_string(), size=len(self._ids))
+        texts = text_array(self._ids)
         by_text = pc.sort_indices(texts)
         rank = np.empty(len(texts), dtype=np.uint32)
-        rank[by_text.to_numpy()] = np.arange(len(texts), dtype=np.uint32)
+        rank[np.from_dlpack(by_text)] = np.arange(len(texts), dtype=np.uint32)
         columns = [rank[np.array(column, dtype=np.uint32)] for column in self._columns]
         pieces = (texts.take(by_text.slice(n, _PIECE)) for n in range(0, len(texts), _PIECE))
         return pieces, columns

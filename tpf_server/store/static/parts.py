@@ -17,6 +17,7 @@ from annotations.instants import format_instant
 from tpf_server.errors import CorruptStoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.dictionary import id_array, text_array
 from tpf_server.store.static.file_systems import RemoteFolder
 from tpf_server.store.static.manifest import Manifest, manifest_body, sealed
 from tpf_server.store.static.writing import RowColumns, write_store
@@ -71,13 +72,7 @@ def parts_manifest(text: bytes, store: str) -> PartsManifest:
 
 def packed_columns(columns: Sequence[pa.Array | Ids]) -> bytes:
     """Return columns of equal length as the bytes of a part."""
-    arrays = [
-        # `pa.array` of such a column would import pandas.
-        pa.Array.from_buffers(pa.uint32(), len(column), [None, pa.py_buffer(column)])
-        if isinstance(column, np.ndarray)
-        else column
-        for column in columns
-    ]
+    arrays = [id_array(column) if isinstance(column, np.ndarray) else column for column in columns]
     batch = pa.record_batch(arrays, names=[str(k) for k, _ in enumerate(arrays, 1)])
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION)
@@ -113,7 +108,7 @@ def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -
                 yield reader.read_next_batch()
 
     def terms() -> Iterator[pa.Array]:
-        yield pa.array([""], pa.large_string())
+        yield text_array([""])
         for batch in columns(TERM_PARTS):
             yield batch.column(0)
 
