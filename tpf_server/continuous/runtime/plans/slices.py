@@ -216,48 +216,43 @@ class Slices(Node):
             holders = [(each.copies, (each,)) for each in some if each is not None]
         key = None if self._key is None else self._key(solution)
         seen = row, after, until
+        sign = 1 if count > 0 else -1
         for _ in range(abs(count)):
             self._arrived += count > 0
             new = (self._arrived if key is None else key, row, self._arrived, after, until)
-            alike: dict[int, tuple[_Entry, list[_Part]]] = {}
-            for copies, own_parts in holders:
+            for copies, parts in holders:
                 own = copies.setdefault(seen, [])
-                if count < 0:
+                if sign > 0:
+                    own.append(entry := (own[0][0], *new[1:]) if own and key is None else new)
+                else:
                     entry = own.pop()
                     if not own:
                         del copies[seen]
-                else:
-                    entry = new if key is not None or not own else (own[0][0], *new[1:])
-                    own.append(entry)
-                alike.setdefault(id(entry), (entry, []))[1].extend(own_parts)
-            for entry, some_parts in alike.values():
-                self._move(entry, 1 if count > 0 else -1, some_parts)
+                for part in parts:
+                    if part.all or entry <= part.best[-1]:
+                        self._move(entry, sign, part)
 
-    def _move(self, entry: _Entry, sign: int, parts: Iterable[_Part]) -> None:
-        """Put a row into the order of these parts, or take it from there."""
-        wanted = self._wanted()
-        for part in parts:
-            best = part.best
-            if not part.all and entry > best[-1]:
-                continue
-            at = bisect_left(best, entry)
-            if sign > 0:
-                best.insert(at, entry)
-            if wanted and at < part.end:
-                size = len(best)
-                for (offset, end), own in part.slices.items():
-                    if at < end and offset < size:
-                        own.move(best[at if at > offset else offset], sign)
-                        if end < size:
-                            own.move(best[end], -sign)
-                        self._touched[own] = part
-            if sign < 0:
-                del best[at]
-                if len(best) <= part.end and not part.all:
-                    part.choose()
-            elif len(best) > 2 * part.reserve:
-                del best[part.reserve :]
-                part.all = False
+    def _move(self, entry: _Entry, sign: int, part: _Part) -> None:
+        """Put a row into the order of a part, or take it from there."""
+        best = part.best
+        at = bisect_left(best, entry)
+        if sign > 0:
+            best.insert(at, entry)
+        if at < part.end and self._wanted():
+            size = len(best)
+            for (offset, end), own in part.slices.items():
+                if at < end and offset < size:
+                    own.move(best[at if at > offset else offset], sign)
+                    if end < size:
+                        own.move(best[end], -sign)
+                    self._touched[own] = part
+        if sign < 0:
+            del best[at]
+            if len(best) <= part.end and not part.all:
+                part.choose()
+        elif len(best) > 2 * part.reserve:
+            del best[part.reserve :]
+            part.all = False
 
     def flush(self) -> None:
         """Notify the queries whose part changed, together those with the same new rows."""
