@@ -403,6 +403,27 @@ def test_closure(ticks: list[Tick], at_least_once: bool, many: bool) -> None:
     check([starts, edges], node, twin, ticks)
 
 
+@pytest.mark.parametrize("at_least_once", [False, True])
+@pytest.mark.parametrize("many", [False, True])
+@few
+@given(ticks=timelines(rows(1, high=5), rows(2, high=5)))
+def test_a_closure_asks_for_edges_of_what_it_reaches_only(
+    ticks: list[Tick], at_least_once: bool, many: bool
+) -> None:
+    starts, edges, frontier = source((A,)), source((A, B)), source((A,))
+    asked = Output(frontier, (A,))
+    known = HashJoin(frontier, edges)
+    unique = Distinct(starts)
+    node = Closure(unique, known, frontier, (A, B), _shape, at_least_once=at_least_once, many=many)
+
+    def twin(some: Multiset, steps: Multiset) -> Multiset:
+        ends = plain_closure(some, steps, lambda _, end: end, at_least_once, many)
+        assert asked.multiset() == Multiset({*some, *(ends if many else ())})
+        return plain_closure(some, steps, _shape, at_least_once, many)
+
+    check([starts, edges], node, twin, ticks)
+
+
 def test_a_change_of_one_in_a_thousand_costs_one_probe() -> None:
     left, right = source((A, B)), source((B, C))
     join = HashJoin(left, right)
