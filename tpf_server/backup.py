@@ -42,6 +42,11 @@ def restore(location: str | Path, file: Path | None, published: int, name: str =
     with closing(log or _what_is_left(Path(location), aside=file is not None)) as result:
         contents = read_backup(file) if file is not None else result.contents()
         _check(contents, str(file or name))
+        made_with = contents.settings["key"]
+        # A new log takes it over.
+        key = result.setting("key", made_with)
+        if key != made_with:
+            raise StoreError(f"{file} was made with key {made_with!r}, {name} with {key!r}")
         return result.replace(contents, published)
 
 

@@ -78,3 +78,23 @@ def test_a_database_without_a_store_is_named_without_its_password(
     monkeypatch.setattr(backup, "open_log", lambda *_: Empty())
     with pytest.raises(StoreError, match=r"^trains is no live store$"):
         backup.restore("postgresql://u:secret@h/x", None, 0, "trains")
+
+
+def test_a_backup_of_another_key_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = 'workers = 1\n[datasets.a]\nlive = true\n[datasets.b]\nlive = true\nkey = "triple"\n'
+    command = CliRunner()
+    with RunningServer(tmp_path, config) as server:
+        for name in "ab":
+            server.publish(name, [quad("one", "p", "o")], END)
+            done = command.invoke(main, ["backup", name, f"of-{name}", "--config", "server.toml"])
+            assert done.exit_code == 0
+    for name, other in ("ab", "ba"):
+        done = command.invoke(main, ["restore", name, f"of-{other}", "--config", "server.toml"])
+        assert done.exit_code == 1
+        assert f"of-{other} was made with key " in done.stderr
+        # Where there is no store yet, it is the store.
+        done = command.invoke(main, ["restore", name, f"of-{other}", "--data-dir", f"new-{name}"])
+        assert done.exit_code == 0

@@ -43,10 +43,10 @@ def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRe
     snapshot = None if live is None else live.current(now)
     pinned = request.snapshot
     if snapshot is not None and pinned is not None:
-        if pinned.instant > snapshot.instant or pinned.sequence > snapshot.sequence:
+        if pinned.sequence > snapshot.sequence:
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
-    elif live is not None and snapshot is not None and _asks_past(request, now):
+    elif live is not None and snapshot is not None and _asks_other_instant(request, now):
         parts_of_each = endpoint.view.state(request.patterns, snapshot).parts
         facts = [part.facts for parts in parts_of_each for part in parts]
         snapshot = live.past(facts, request.at or request.known or now, request.known)
@@ -56,8 +56,8 @@ def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRe
     )
 
 
-def _asks_past(request: FragmentRequest, now: datetime) -> bool:
-    return (request.at or now) < now or (request.known or now) < now
+def _asks_other_instant(request: FragmentRequest, now: datetime) -> bool:
+    return (request.at or now) != now or (request.known or now) < now
 
 
 def evaluate(query: PinnedRequest) -> Fragment:

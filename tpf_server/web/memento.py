@@ -105,7 +105,7 @@ _LONGEST_LINKED: Final = 600
 
 
 def at_accepted_datetime(
-    asked: FragmentRequest, endpoint: Endpoint, accepted: str
+    asked: FragmentRequest, endpoint: Endpoint, accepted: str, now: datetime
 ) -> FragmentRequest:
     """Return the request for the instant of ``Accept-Datetime``, unless its URL names one.
 
@@ -116,7 +116,7 @@ def at_accepted_datetime(
     instant = http_instant(accepted)
     if instant is None:
         raise RequestError(f"Accept-Datetime is no date: {accepted!r}")
-    return asked._replace(at=instant)
+    return asked if instant > now else asked._replace(at=instant)
 
 
 def memento_links(query: PinnedRequest) -> str:

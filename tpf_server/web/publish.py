@@ -224,7 +224,9 @@ def _withdrawn(
 ) -> Sequence[Fact]:
     label = _label(parameters)
     method = _method(quads, parameters, endpoint)
-    if isinstance(label, Interval) or method is None:
+    if isinstance(label, Interval) and method is not None:
+        raise RequestError("the label is in the query or in the body, not both")
+    if method is None:
         return [Fact(quad, label) for quad in quads]
     return _decoded(method, quads, endpoint)
 

@@ -114,7 +114,7 @@ def read_fragment(
     )
     accepted = environ.get("HTTP_ACCEPT_DATETIME")
     if accepted is not None:
-        asked = at_accepted_datetime(asked, endpoint, accepted)
+        asked = at_accepted_datetime(asked, endpoint, accepted, now)
     query = pin(endpoint, asked, now)
     if chosen.media_type == "text/html":
         query = as_shown(query)

@@ -10,10 +10,10 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from flask import Request, Response, request
 from werkzeug.datastructures import Headers, MIMEAccept
-from werkzeug.http import parse_accept_header, parse_date
+from werkzeug.http import parse_date
 
 from tpf_server.errors import MethodNotAllowedError, RequestError
-from tpf_server.fragments.writers.base import LONGEST_ACCEPT
+from tpf_server.fragments.writers.base import LONGEST_ACCEPT, types_in_accept
 from tpf_server.settings import Settings
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
@@ -130,7 +130,7 @@ def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Res
 def accepted_types(asked: Request) -> MIMEAccept:
     """Return what a request accepts: anything where it says nothing, or too much."""
     header = asked.headers.get("Accept", "")
-    return parse_accept_header(header if 0 < len(header) <= LONGEST_ACCEPT else "*/*", MIMEAccept)
+    return types_in_accept(header if 0 < len(header) <= LONGEST_ACCEPT else "*/*")
 
 
 def wants_html(asked: Request) -> bool:

@@ -141,6 +141,9 @@ def test_qpf_default_graph(shared: Served) -> None:
     assert default == ["urn:ldf:defaultGraph"]
 
 
+JSON_LD = "http://www.w3.org/ns/json-ld"
+
+
 def test_negotiation_honours_q_values_and_says_vary(shared: Served) -> None:
     cases = {
         "*/*": "application/trig",
@@ -148,11 +151,19 @@ def test_negotiation_honours_q_values_and_says_vary(shared: Served) -> None:
         "application/trig;q=0, text/turtle": "text/turtle",
         "text/html,application/xhtml+xml,*/*;q=0.8": "text/html",
         "application/json": "application/json",
-    }
+        "text/turtle; charset=utf-8": "text/turtle",
+        "application/n-triples;version=1.2;q=0.9, text/html;charset=utf-8;q=0.1":
+            "application/n-triples",
+        f'application/ld+json;profile="{JSON_LD}#compacted", text/html;q=0.1':
+            "application/ld+json",
+    }  # fmt: skip
     for accept, kind in cases.items():
         response = shared.get("trains", accept)
         assert response.headers["Content-Type"].partition(";")[0] == kind, accept
         assert "Accept" in response.headers["Vary"]
+        # What a page says of itself gets it again.
+        again = shared.get("trains", response.headers["Content-Type"])
+        assert again.headers["Content-Type"] == response.headers["Content-Type"]
 
 
 @pytest.mark.parametrize("accept", ["image/png", "text/turtle;q=0", "nonsense"])

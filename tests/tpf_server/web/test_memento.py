@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import uritemplate
 
-from annotations.instants import LAST
+from annotations.instants import LAST, format_instant
 from annotations.labels import Expiration, Interval
 from tests.support.served import BASE, HYDRA, NOON, TMP, Served, parse, quad
 from tpf_server.store.live.log import LiveSettings
@@ -101,9 +101,29 @@ def test_the_last_instant_of_a_second_belongs_to_it() -> None:
     assert http_date(datetime(1969, 12, 31, 23, 59, 58, 999_999, UTC)).endswith("23:59:58 GMT")
 
 
-def test_at_without_a_past_instant(served: Served) -> None:
+def test_at_a_future_instant_shows_what_is_known_of_it(served: Served) -> None:
     history(served)
-    for instant in ("", "2099-01-01T00:00:00Z"):
+    start = NOON + timedelta(days=1)
+    label = Interval(start, start + timedelta(hours=1))
+    served.publish(*[(quad(f"t{n}", "platform", '"9"'), label) for n in range(4)])
+    delays = "trains?predicate=http://example.org/delay"
+    served.publish((quad("t1", "delay", '"1"'), Expiration(start + timedelta(minutes=45))))
+    for minutes, values in ((-1, set()), (30, {'"9"'}), (60, set())):
+        at = format_instant(start + timedelta(minutes=minutes))
+        page = served.page(f"{QUERY}&at={at}")
+        assert {row.object for row in page.data} == values
+        assert page.objects(TMP + "evaluatedAt") == [at]
+        for following in page.objects(HYDRA + "next"):
+            assert {row.object for row in served.page(following).data} == values
+        assert served.get(f"{QUERY}&at={at}").headers["Memento-Datetime"] == http_date(
+            start + timedelta(minutes=minutes)
+        )
+        assert len(served.page(f"{delays}&at={at}").data) == (minutes < 45)
+
+
+def test_at_no_other_instant(served: Served) -> None:
+    history(served)
+    for instant in ("", format_instant(served.clock.now())):
         assert {row.object for row in served.page(f"{QUERY}&at={instant}").data} == {'"2"'}
     for nonsense in ("yesterday", "2015-12-08"):
         response = served.get(f"{QUERY}&at={nonsense}")

@@ -95,6 +95,11 @@ def test_what_was_annotated_is_withdrawn_as_it_was_published(served: Served) -> 
         published = served.post(body)
         assert (published.status_code, published.json()["added"]) == (201, 1)
         assert delays(served) == ['"5"']
+        # One label, not two: nothing is acknowledged that was not done.
+        for query in (span(0, 60), f"{span(0, 60)}&annotation={method.name}"):
+            refused = served.delete(body, query)
+            assert (refused.status_code, "not both" in refused.text) == (400, True)
+        assert delays(served) == ['"5"']
         assert served.delete(body).json()["replaced"] == 1
         assert delays(served) == []
 

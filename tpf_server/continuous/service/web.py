@@ -113,7 +113,7 @@ _WRITERS: Final[dict[str, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
 }
 """What writes results, by media types; the first one where nobody says."""
 _MESSAGES: Final[dict[str, Callable[..., Iterator[str]]]] = {
-    LOG: as_log, LOG_TYPE: as_log, NDJSON_LD: as_documents,
+    LOG: as_log, NDJSON_LD: as_documents,
 }  # fmt: skip
 """What writes triples as RDF Messages."""
 _OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})

@@ -75,6 +75,12 @@ LONGEST_ACCEPT: Final = 4096
 """Characters of a header that are read: it takes time, and what came of it is remembered."""
 
 
+def types_in_accept(header: str) -> MIMEAccept:
+    """Return what an ``Accept`` header names; parameters (``charset``, ``profile``) say nothing."""
+    wanted = parse_accept_header(header, MIMEAccept)
+    return MIMEAccept([(kind.partition(";")[0].rstrip(), quality) for kind, quality in wanted])
+
+
 class Chosen(NamedTuple):
     """A format to answer in."""
 
@@ -106,6 +112,5 @@ class Negotiator:
         return chosen
 
     def _choose(self, header: str) -> Chosen | None:
-        accepted = parse_accept_header(header, MIMEAccept)
-        best = accepted.best_match(list(self._offers))
+        best = types_in_accept(header).best_match(list(self._offers))
         return None if best is None else self._offers[best]

@@ -21,7 +21,9 @@ def open_log(location: str | Path, key: FactKey | None, name: str = "live") -> L
     try:
         made_with = log.setting("key", key)
         if made_with != key:
-            raise StoreError(f"the live store was made with key {made_with!r}, not {key!r}")
+            raise StoreError(
+                f"the live store {name!r} was made with key {made_with!r}, not {key!r}"
+            )
     except BaseException:
         log.close()
         raise
