@@ -18,7 +18,7 @@ def from_wire(term: Term, page_url: str) -> Term:
     if term.startswith("<"):
         if is_triple_term(term):
             inside = SKOLEM_PATH in term or "_:" in term
-            return _each(term, lambda part: from_wire(part, page_url)) if inside else term
+            return map_parts(term, lambda part: from_wire(part, page_url)) if inside else term
         return Term(_PREFIX + term[1:-1].encode().hex()) if SKOLEM_PATH in term else term
     if term.startswith("_:"):
         return Term(f"_:p{zlib.crc32(page_url.encode()):08x}{term[2:]}")
@@ -39,7 +39,7 @@ def kept_quad(quad: Quad, page_url: str) -> Quad:
 def to_wire(term: str) -> str:
     """Convert to the server's term; blank nodes that it did not skolemise stay."""
     if is_triple_term(term):
-        return _each(Term(term), lambda part: Term(to_wire(part))) if "_:" in term else term
+        return map_parts(Term(term), lambda part: Term(to_wire(part))) if "_:" in term else term
     if term.startswith(_PREFIX):
         try:
             return f"<{bytes.fromhex(term[len(_PREFIX) :]).decode()}>"
@@ -58,7 +58,8 @@ def askable(term: str) -> bool:
     return not term.startswith("_:") or to_wire(term) != term
 
 
-def _each(term: Term, change: Callable[[Term], Term]) -> Term:
+def map_parts(term: Term, change: Callable[[Term], Term]) -> Term:
+    """Change the terms of a triple term."""
     try:
         return triple_term(Triple(*map(change, triple_of_term(term))))
     except TermError:

@@ -17,10 +17,18 @@ from annotations.labels import Fact
 from annotations.methods import detect_method
 from annotations.methods.base import Naming
 from annotations.namespaces import Vocabulary
-from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_blank_node
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    QuadPattern,
+    Term,
+    Variable,
+    is_blank_node,
+    is_triple_term,
+)
 from annotations.urls import term_of_parameter
 from tpf_client.errors import ClientError, ParseError
-from tpf_client.fragments.blank_nodes import SKOLEM_PATH, from_wire
+from tpf_client.fragments.blank_nodes import SKOLEM_PATH, from_wire, map_parts
 from tpf_client.fragments.form import PATTERN_VARIABLES, Form
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.page_reader import parse_page_body
@@ -49,7 +57,10 @@ class Files:
         files = {path: Path(path).resolve() for path in paths}
         self.urls = {path: _BASE + quote(str(file)) for path, file in files.items()}
         self._clock = clock
-        self._files = {url: _File(files[path], url, vocabulary) for path, url in self.urls.items()}
+        self._files = {
+            url: _File(files[path], url, number, vocabulary)
+            for number, (path, url) in enumerate(self.urls.items())
+        }
 
     def __contains__(self, url: str) -> bool:
         return url.startswith(_BASE)
@@ -64,7 +75,8 @@ class Files:
 
 
 class _File:
-    def __init__(self, path: Path, url: str, vocabulary: Vocabulary) -> None:
+    def __init__(self, path: Path, url: str, number: int, vocabulary: Vocabulary) -> None:
+        self._number = number
         self._warnings: list[str] = []
         self._blank: dict[Term, Term] = {}
         self._url = url
@@ -111,12 +123,17 @@ class _File:
         return [Fact(self._kept(fact.quad), fact.label) for fact in facts]
 
     def _kept(self, quad: Quad) -> Quad:
-        """Give blank nodes names by which they can be asked for."""
-        for term in filter(is_blank_node, quad):
+        return Quad(*map(self._named, quad))
+
+    def _named(self, term: Term) -> Term:
+        """Give blank nodes names by which they can be asked for, and that no other file has."""
+        if is_blank_node(term):
             if term not in self._blank:
-                name = f"<{_BASE}{SKOLEM_PATH}{len(self._blank)}>"
+                name = f"<{_BASE}{SKOLEM_PATH}{self._number}-{len(self._blank)}>"
                 self._blank[term] = from_wire(Term(name), self._url)
-        return Quad(*[self._blank.get(term, term) for term in quad])
+            return self._blank[term]
+        inside = "_:" in term and is_triple_term(term)
+        return map_parts(term, self._named) if inside else term
 
     def page(self, url: str, parameters: Mapping[str, str], now: datetime) -> Page:
         """Return a page as it holds at the requested instant."""

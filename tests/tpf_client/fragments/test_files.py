@@ -95,6 +95,33 @@ def test_labels_in_a_file_hold(tmp_path: Path, method: Method) -> None:
         assert seen[-1] == {"static"}
 
 
+BLANK = {
+    "one": """PREFIX : <http://example.org/>
+        :a :in [ :name "Gent" ] . _:x :p :b {| :said :y |} . _:x :q _:z .""",
+    "two": """PREFIX : <http://example.org/>
+        :b :in [ :name "Brugge" ] . _:x :p :b {| :said :z |} . _:x :q :w .""",
+}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["?s :in ?o . ?o :name ?n", "?s :p ?o {| :said ?y |}", "?r ?said <<( ?s ?p ?o )>> . ?s :q ?w",
+     "?r ?said ?t . BIND(SUBJECT(?t) AS ?s) ?s :q ?w"],
+)  # fmt: skip
+def test_blank_nodes_are_those_of_their_file_everywhere(tmp_path: Path, pattern: str) -> None:
+    store = ox.Store()
+    files = []
+    for name, text in BLANK.items():
+        file = tmp_path / f"{name}.ttl"
+        file.write_text(text)
+        files.append(str(file))
+        store.extend(ox.parse(text, ox.RdfFormat.TURTLE, rename_blank_nodes=True))
+    query = f"PREFIX : <{EX}> SELECT * {{ {pattern} }}"
+    expected = len(list(store.query(query)))  # type: ignore[arg-type]
+    with Client(*files) as client:
+        assert len(list(client.select(query))) == expected > 0
+
+
 def test_a_large_file_has_pages(tmp_path: Path) -> None:
     quads = [Quad(iri(f"{EX}{n}"), iri(EX + "p"), literal(str(n))) for n in range(2_345)]
     file = Path(_written(tmp_path / "data.nt", quads))
