@@ -164,11 +164,9 @@ def test_seconds_end_what_needs_no_request(
 
 def test_the_answer_as_of_another_instant(run: Run, url: str) -> None:
     query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
-    past = run(url, "-q", query, "--format", "json", "--at", "2001-02-03T04:05:06+07:00")
-    assert len(json.loads(past.stdout)["results"]["bindings"]) == 1
-    future = run(url, "-q", query, "--at", "2100-01-01T00:00:00Z")
-    assert future.returncode == 1
-    assert "instead of the instant" in future.stderr
+    for instant in ("2001-02-03T04:05:06+07:00", "2100-01-01T00:00:00Z"):
+        other = run(url, "-q", query, "--format", "json", "--at", instant)
+        assert len(json.loads(other.stdout)["results"]["bindings"]) == 1
     expiring = f"SELECT ?o {{ ?s <{EX}d> ?o }}"
     for options in ([], ["--watch"]):
         unknown = run(url, "-q", expiring, "--at", "2001-02-03T04:05:06Z", *options)

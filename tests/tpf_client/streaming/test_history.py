@@ -4,6 +4,7 @@ import tempfile
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -309,3 +310,21 @@ def test_a_server_does_not_know_since_when_facts_that_expire_held(tmp_path: Path
     with pytest.raises(HistoryError):
         ask(EXPIRING, after)
     server.close()
+
+
+def test_a_server_that_shows_another_instant_is_found_out(tmp_path: Path) -> None:
+    with LiveServer(tmp_path, [FACT.quad]) as server:
+        server.clock.advance_to(START)
+        server.publish([FACT])
+
+        def deaf(environ: Any, start: Any) -> Any:
+            asked = environ["QUERY_STRING"].split("&")
+            kept = "&".join(each for each in asked if not each.startswith("at="))
+            return server.app({**environ, "QUERY_STRING": kept}, start)
+
+        for at in (START - SECOND, START + SECOND):
+            with (
+                server.client(app=deaf) as client,
+                pytest.raises(HistoryError, match="instead of the instant that was asked"),
+            ):
+                list(client.select(QUERY, at=at))
