@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import csvw
 import re2
@@ -37,7 +37,34 @@ _SHOWN = 80
 #
 # Source: W3C Recommendation *Metadata Vocabulary for Tabular Data*, 2015, sections 5.6 and 6.4.
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+# What the package reads more leniently than XML Schema: forms by the names of datatypes.
+_DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+_DOUBLE = rf"{_DECIMAL}([eE][+-]?[0-9]+)?|[+-]?INF|NaN"
+_YEAR = r"-?([1-9][0-9]{3,}|0[0-9]{3})"
+_MONTH = "(0[1-9]|1[0-2])"
+_DAY = "(0[1-9]|[12][0-9]|3[01])"
+_MONTH_DAY = f"(?!02-3|(0[469]|11)-31){_MONTH}-{_DAY}"
+_TIME = r"(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?|24:00:00(\.0+)?)"
+_ZONE = "(Z|[+-]((0[0-9]|1[0-3]):[0-5][0-9]|14:00))"
+_DAYS = r"([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
+_FORMS = {
+    "integer": re.compile("[+-]?[0-9]+"),
+    "decimal": re.compile(_DECIMAL),
+    **dict.fromkeys(("double", "float"), re.compile(_DOUBLE)),
+    "dateTime": re.compile(f"{_YEAR}-{_MONTH_DAY}T{_TIME}{_ZONE}?"),
+    "dateTimeStamp": re.compile(f"{_YEAR}-{_MONTH_DAY}T{_TIME}{_ZONE}"),
+    "date": re.compile(f"{_YEAR}-{_MONTH_DAY}{_ZONE}?"),
+    "time": re.compile(f"{_TIME}{_ZONE}?"),
+    "gYear": re.compile(f"{_YEAR}{_ZONE}?"),
+    "gYearMonth": re.compile(f"{_YEAR}-{_MONTH}{_ZONE}?"),
+    "gMonth": re.compile(f"--{_MONTH}{_ZONE}?"),
+    "gMonthDay": re.compile(f"--{_MONTH_DAY}{_ZONE}?"),
+    "gDay": re.compile(f"---{_DAY}{_ZONE}?"),
+    "duration": re.compile(f"-?P(?!$)([0-9]+Y)?([0-9]+M)?{_DAYS}"),
+    "dayTimeDuration": re.compile(f"-?P(?!$){_DAYS}"),
+    "yearMonthDuration": re.compile("-?P(?!$)([0-9]+Y)?([0-9]+M)?"),
+}
+_ANY_ZONE = re.compile(" ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
 _OBJECT = re.compile(r"<[^<>]* object at 0x[0-9a-f]+>|<class '[^']*'>|re\.compile\([^)]*\)")
 _RE2 = re2.Options()
 _RE2.log_errors = False
@@ -59,7 +86,8 @@ class CsvwColumn:
 
     def __init__(self, column: csvw.Column, around: Sequence[Any]) -> None:
         self._column = column
-        self.name = str(column.header)
+        self.title = str(column.header)
+        self.name = str(column.name or quote(self.title, safe=""))
         self.is_virtual = bool(column.virtual)
         self.is_suppressed = bool(column.suppressOutput)
         self.about = _template(column.inherit("aboutUrl"))
@@ -67,6 +95,7 @@ class CsvwColumn:
         self.value = _template(column.inherit("valueUrl"))
         self._separator = column.inherit("separator")
         self._type = column.inherit("datatype")
+        self._default = str(column.inherit("default") or "")
         self._pattern = _bounded(self._type)
         self._is_decimal = self._type is not None and issubclass(
             self._type.basetype, datatypes.decimal
@@ -75,6 +104,14 @@ class CsvwColumn:
         language = _language((column, *around))
         self.language = language if base in _PLAIN else None
         self.datatype = None if base in _PLAIN else _DATATYPES.get(base, XSD + base)
+        self._form = _FORMS.get((self.datatype or "").removeprefix(XSD))
+        if self._is_decimal and base != "decimal":
+            self._form = _FORMS["integer"]
+        self._format = self._type.derived_description if self._form else {}
+        self._decimal = self._format.get("decimalChar") or "."
+        has_groups = "," in (self._format.get("pattern") or "")
+        group = self._format.get("groupChar") or ("," if has_groups else "")
+        self._group = re.compile(f"(?<=[0-9]){re.escape(group)}(?=[0-9])")
 
     def is_called(self, title: str) -> bool:
         """True where a header cell names this column."""
@@ -87,47 +124,64 @@ class CsvwColumn:
             ValueError: the cell does not fit the description.
         """
         if self._is_decimal and not _NOT_FINITE.isdisjoint(text.split(self._separator)):
-            raise ValueError(f"{text[:_SHOWN]!r} of the column {self.name} is no decimal")
+            raise ValueError(f"{text[:_SHOWN]!r} of the column {self.title} is no decimal")
         try:
             read = self._column.read(text)
         except ValueError as error:
             if "re.compile" not in str(error):
                 raise
-            form = self._type.format
-            raise ValueError(
-                f"{text[:_SHOWN]!r} has not the format {form!r} of the column {self.name}"
-            ) from None
+            raise self._misfit(text, self._type.format) from None
         if read is None:
             return []
+        text = text or self._default
         if not isinstance(read, list):
-            return [self._lexical(read, text or str(self._column.inherit("default") or ""))]
+            return [self._lexical(read, text)]
         texts = text.split(self._separator) if text else []
         if len(read) != len(texts):
             raise ValueError(
-                f"the column {self.name} has {len(texts)} values, of which {len(read)} are read"
+                f"the column {self.title} has {len(texts)} values, of which {len(read)} are read"
             )
         return [
-            self._lexical(value, each)
+            self._lexical(value, each or self._default)
             for value, each in zip(read, texts, strict=True)
             if value is not None
         ]
 
     def _lexical(self, value: Any, text: str) -> str:
         if self._pattern is not None and not self._pattern.fullmatch(text):
+            raise self._misfit(text, self._pattern.pattern)
+        lexical = self._written(value, text)
+        if self._form is not None and not self._form.fullmatch(lexical):
             raise ValueError(
-                f"{text[:_SHOWN]!r} has not the format {self._pattern.pattern!r} "
-                f"of the column {self.name}"
+                f"{text[:_SHOWN]!r} of the column {self.title} is no {self._type.base}"
             )
+        return lexical
+
+    def _misfit(self, text: str, form: object) -> ValueError:
+        return ValueError(
+            f"{text[:_SHOWN]!r} has not the format {form!r} of the column {self.title}"
+        )
+
+    def _written(self, value: Any, text: str) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
+        if self.datatype is None:
+            return text
+        text = text.strip()
         if isinstance(value, int | float | Decimal):
-            text = text.strip()
-            if _NUMBER.fullmatch(text):
-                return text
-            return format(value, "f") if isinstance(value, Decimal) else _special(value)
+            whole, point, fraction = text.partition(self._decimal)
+            # A point that is neither of the format's characters is no decimal point.
+            whole = self._group.sub("", whole).replace(".", "?")
+            number = f"{whole}.{fraction}" if point else whole
+            if number[-1:] in {"%", "‰"} and _FORMS["decimal"].fullmatch(number[:-1]):
+                return f"{value:f}" if isinstance(value, Decimal) else str(value)
+            return number
         if isinstance(value, date | time) and self._type.format:
-            return _iso(value, self._type.base)
-        return text if self.datatype is None else text.strip()
+            # The package ignores what follows the format: such a text is kept, if it is a form.
+            shorter = _ANY_ZONE.sub("", text) if self._format["tz_marker"] else text
+            if any(map(self._format["regex"].fullmatch, (text, shorter))):
+                return _iso(value, self._type.base)
+        return text
 
 
 def _bounded(datatype: Any) -> Any:
@@ -159,11 +213,6 @@ def _template(template: Any) -> URITemplate | None:
 def _language(descriptions: Iterable[Any]) -> str | None:
     languages = (getattr(each, "lang", None) for each in descriptions)
     return next((str(each) for each in languages if each and each not in _LANGUAGES), None)
-
-
-def _special(value: float) -> str:
-    text = str(value)
-    return {"nan": "NaN", "inf": "INF", "-inf": "-INF"}.get(text, text)
 
 
 def _iso(value: date | time, base: str) -> str:
@@ -329,7 +378,7 @@ class MappedTable:
         for column in real:
             results = [n for n, title in enumerate(header) if column.is_called(title)]
             if not results:
-                raise InputError(f"no column {column.name!r}", source, 1)
+                raise InputError(f"no column {column.title!r}", source, 1)
             columns.append((results[0], column))
         return columns
 
@@ -346,8 +395,13 @@ class MappedTable:
         try:
             for position, column in columns:
                 if position >= len(texts):
-                    raise ValueError(f"no cell of {column.name}")
+                    raise ValueError(f"no cell of {column.title}")
                 values[column.name] = column.values(texts[position])
+            for column in self._columns:
+                if column.is_virtual and column.value is None:
+                    values[column.name] = column.values("")
+                # Options and templates may name a column by its title.
+                values[column.title] = values.get(column.name, [])
             cells = {n: " ".join(v) if len(v) != 1 else v[0] for n, v in values.items() if v}
             variables: dict[str, Any] = {
                 name: result[0] if len(result) == 1 else result
@@ -359,7 +413,7 @@ class MappedTable:
             for column in self._columns:
                 if column.is_suppressed or (not column.is_virtual and not values[column.name]):
                     continue
-                variables["_name"] = column.name
+                variables["_name"] = unquote(column.name)
                 subject = self._subject(column, variables, f"{scope}row{line}")
                 predicate = self._predicate(column, variables)
                 quads.extend(
@@ -379,8 +433,9 @@ class MappedTable:
         if column.property is not None:
             return self._resolved(column.property, variables)
         if self._iri is None:
-            raise ValueError(f"the column {column.name} has no propertyUrl, and there is no base")
-        return iri(f"{self._iri}#{quote(column.name)}")
+            raise ValueError(f"the column {column.title} has no propertyUrl, and there is no base")
+        # A name is encoded already, as far as URL templates need.
+        return iri(f"{self._iri}#{quote(column.name, safe='/%')}")
 
     def _objects(
         self, column: CsvwColumn, variables: Mapping[str, Any], values: Mapping[str, list[str]]

@@ -201,8 +201,8 @@ class Gtfs:
         return (self.start is None or self.start <= at) and (self.until is None or at < self.until)
 
     def _day_span(self) -> tuple[date | None, date | None]:
-        # A trip may run on for days: a week before is surely enough.
-        earliest = None if self.start is None else _days_from(self.start.date(), -7)
+        # Times reach 240:59:59, and the start may be of another zone: eleven days before.
+        earliest = None if self.start is None else _days_from(self.start.date(), -11)
         latest = None if self.until is None else _days_from(self.until.date(), 1)
         return earliest, latest
 

@@ -140,6 +140,13 @@ def test_a_span_counts_the_departures_not_the_days(tmp_path: Path) -> None:
     }
 
 
+def test_a_span_has_the_departures_of_trips_of_ten_days(tmp_path: Path) -> None:
+    times = FEED["stop_times.txt"].replace("night,,,B,2", "night,230:00:00,230:00:00,B,2")
+    start = datetime(2026, 1, 25, 14, tzinfo=BRUSSELS)
+    source = Gtfs(write(tmp_path / "feed", stop_times=times), start)
+    assert "20260116/night/2" in departures(source)
+
+
 def test_stops_routes_and_trips(tmp_path: Path) -> None:
     source = Gtfs(write(tmp_path / "feed"), base="http://agency.example/")
     triples = {quad.triple for quad in source.quads(source.pieces(1)[0])}

@@ -175,6 +175,136 @@ def test_what_does_not_fit_is_named(
         mapped(Tabular(write(tmp_path, MAPPING | change, text)))
 
 
+def objects(folder: Path, column: dict[str, Any], text: str) -> list[str]:
+    """The objects of a table of rows `ROW,CELL` without a header, of which the column is one."""
+    columns = [{"name": "id", "suppressOutput": True}, {"propertyUrl": "http://e/p", **column}]
+    mapping = {"url": "t.csv", "tableSchema": {"columns": columns}, "dialect": {"header": False}}
+    return [quad.object for quad in mapped(Tabular(write(folder, mapping, text, "t.csv")))]
+
+
+GERMAN = {"decimalChar": ",", "groupChar": "."}
+COMMA = {"decimalChar": ","}
+
+
+@pytest.mark.parametrize(
+    ("base", "form", "cell", "lexical"),
+    [
+        ("decimal", GERMAN, "1.234", "1234"),
+        ("decimal", GERMAN, "-1.234,5", "-1234.5"),
+        ("decimal", GERMAN, "12,5%", "0.125"),
+        ("decimal", GERMAN, ".5", None),
+        ("decimal", GERMAN, "1,5.3", None),
+        ("integer", GERMAN, "1.234", "1234"),
+        ("decimal", COMMA, "1,5", "1.5"),
+        ("decimal", COMMA, "1.5", None),
+        ("double", COMMA, "1.5", None),
+        ("decimal", {"groupChar": " "}, "1 234.5", "1234.5"),
+        ("decimal", "#,##0.#", "1,234.5", "1234.5"),
+        ("integer", "#,##0", "1,234", "1234"),
+        ("decimal", None, " +1.50 ", "+1.50"),
+        ("decimal", None, "25%", "0.25"),
+        ("decimal", None, "25‰", "0.025"),
+        ("integer", None, "100%", "1"),
+        ("decimal", None, "1_000", None),
+        ("decimal", None, "١٢", None),
+        ("integer", None, "1_000", None),
+        ("integer", None, "1.0", None),
+        ("byte", None, "-05", "-05"),
+        ("double", None, "1_0", None),
+        ("double", None, "-1.5E-3", "-1.5E-3"),
+        ("double", None, "-INF", "-INF"),
+        ("float", None, "NaN", "NaN"),
+        ("double", None, "infinity", None),
+        ("dateTime", None, "2024-01-02T10:00:00.5-05:00", "2024-01-02T10:00:00.5-05:00"),
+        ("dateTime", None, "2024-01-02T10:00:00", "2024-01-02T10:00:00"),
+        ("dateTime", None, "20240102", None),
+        ("dateTime", None, "2024-01-01", None),
+        ("dateTime", None, "2024-01-01 10:00", None),
+        ("dateTimeStamp", None, "2024-01-02T10:00:00Z", "2024-01-02T10:00:00Z"),
+        ("dateTimeStamp", None, "2024-01-02T10:00:00", None),
+        ("date", None, "2024-02-29+14:00", "2024-02-29+14:00"),
+        ("date", None, "2024-01-02T10:00:00", None),
+        ("date", "dd.MM.yyyy", "02.01.2024", "2024-01-02"),
+        ("date", "dd.MM.yyyy", "02.01.2024 or so", None),
+        ("date", "dd.MM.yyyy XXX", "02.01.2024 +01:00", "2024-01-02"),
+        ("dateTime", "dd.MM.yyyy HH:mm", "02.01.2024 10:00+01:00", None),
+        ("dateTime", "dd.MM.yyyy HH:mmXXX", "02.01.2024 10:00Z", "2024-01-02T10:00:00Z"),
+        ("time", None, "10:00:00.25Z", "10:00:00.25Z"),
+        ("time", None, "10:00:00 sharp", None),
+        ("gYear", None, "-0044", "-0044"),
+        ("gYear", None, "44", None),
+        ("gYearMonth", None, "2024-12Z", "2024-12Z"),
+        ("gYearMonth", None, "2024-13", None),
+        ("gMonth", None, "--12", "--12"),
+        ("gMonth", None, "12", None),
+        ("gMonthDay", None, "--02-29", "--02-29"),
+        ("gMonthDay", None, "--02-30", None),
+        ("gMonthDay", None, "--11-31", None),
+        ("gDay", None, "---31", "---31"),
+        ("gDay", None, "31", None),
+        ("duration", None, "-P1Y2M3DT4H5M6.7S", "-P1Y2M3DT4H5M6.7S"),
+        ("duration", None, "PT", None),
+        ("duration", None, "P1W", None),
+        ("dayTimeDuration", None, "P1DT1S", "P1DT1S"),
+        ("dayTimeDuration", None, "P1Y", None),
+        ("yearMonthDuration", None, "P1Y2M", "P1Y2M"),
+        ("yearMonthDuration", None, "P1D", None),
+        ("boolean", None, "1", "true"),
+        ("boolean", None, "yes", None),
+    ],
+)  # fmt: skip
+def test_cells_have_the_form_of_their_datatype(
+    tmp_path: Path, base: str, form: object, cell: str, lexical: str | None
+) -> None:
+    datatype = {"base": base} if form is None else {"base": base, "format": form}
+    column, text = {"name": "a", "datatype": datatype}, f'1,"{cell}"\n'
+    if lexical is not None:
+        assert objects(tmp_path, column, text) == [f'"{lexical}"^^<{XSD}{base}>']
+    else:
+        with pytest.raises(InputError, match=r"t\.csv, line 1: "):
+            objects(tmp_path, column, text)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ({"name": "unit", "virtual": True, "default": "C"}, ['"C"', '"C"']),
+        ({"name": "unit", "virtual": True, "default": "7", "datatype": "int"},
+         [f'"7"^^<{XSD}int>'] * 2),
+        ({"name": "unit", "virtual": True}, []),
+        ({"name": "tags", "separator": ";", "default": "none"},
+         ['"x"', '"none"', '"y"', '"none"']),
+        ({"name": "tags", "separator": ";", "default": "a;b"},
+         ['"x"', '"a;b"', '"y"', '"a"', '"b"']),
+        ({"name": "tags", "separator": ";", "default": "-", "null": "-"}, ['"x"', '"y"']),
+    ],
+)  # fmt: skip
+def test_defaults(tmp_path: Path, column: dict[str, Any], values: list[str]) -> None:
+    assert objects(tmp_path, column, "1,x;;y\n2,\n") == values
+
+
+def test_a_column_without_name_is_called_by_its_encoded_title(tmp_path: Path) -> None:
+    schema = {
+        "aboutUrl": "room/{Room%20name}",
+        "columns": [
+            {"titles": "Room name"},
+            {"name": "k%20l", "titles": "k"},
+            {"titles": "°C", "propertyUrl": "#{_name}", "valueUrl": "/{Room name}"},
+        ],
+    }
+    base = "http://e/"
+    metadata = write(tmp_path, {"url": "t.csv", "tableSchema": schema},
+                     "Room name,k,°C\na b,1,2\n", "t.csv")  # fmt: skip
+    assert lines(mapped(Tabular(metadata, base=base))) == [
+        "<http://e/room/a%20b> <http://e/t.csv#%C2%B0C> <http://e/a%20b>",
+        '<http://e/room/a%20b> <http://e/t.csv#Room%20name> "a b"',
+        '<http://e/room/a%20b> <http://e/t.csv#k%20l> "1"',
+    ]
+    (tmp_path / "t.csv").write_text("k,°C\n1,2\n")
+    with pytest.raises(InputError, match="line 1: no column 'Room name'"):
+        mapped(Tabular(metadata, base=base))
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"tables": 7}'])
 def test_metadata_that_are_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=r"sensors-metadata\.json"):

@@ -1,3 +1,4 @@
+import json
 import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,6 +72,12 @@ def test_rows_from_their_own_instants() -> None:
         (value("a", 1), Interval(ten, ten + HOUR)),
         (value("b", 2), Interval(ten + HOUR, ten + 2 * HOUR)),
     ]
+    # A column without name goes by its title, or by its name in templates.
+    described = json.loads(json.dumps(METADATA).replace('"name": "at"', '"titles": "Seen at"'))
+    document = Document("x.csv", NOON, CSV.replace("at", "Seen at"))
+    for at in ("Seen at", "Seen%20at"):
+        records = CsvRecords(described, "m.json", URL, HOUR, at, "interval")
+        assert records.batch(document) == batch
 
 
 @pytest.mark.parametrize(
