@@ -299,7 +299,7 @@ class AsyncClient:
     async def _of_form(
         self, form: QueryForm, text: str, bindings: Bindings | None, how: How
     ) -> Any:
-        check_form(form, text, how.get("base"))
+        check_form(form, text, bindings, how.get("base"))
         return await self.query(text, bindings, **how)
 
     async def words(self) -> Words:

@@ -214,7 +214,7 @@ class Client:
         return self._of_form("DESCRIBE", text, bindings, how)  # type: ignore[no-any-return]
 
     def _of_form(self, form: QueryForm, text: str, bindings: Bindings | None, how: How) -> Any:
-        check_form(form, text, how.get("base"))
+        check_form(form, text, bindings, how.get("base"))
         return self.query(text, bindings, **how)
 
     def explain(self, text: str, bindings: Bindings | None = None, **how: Unpack[How]) -> str:

@@ -417,10 +417,13 @@ class How(TypedDict, total=False):
     base: str | None
 
 
-def check_form(form: QueryForm, text: str, base: str | None = None) -> None:
+def check_form(form: QueryForm, text: str, bindings: Bindings | None, base: str | None) -> None:
     """Check that a query has this form."""
-    if isinstance(text, str) and (other := parse_query(text, base).form) != form:
-        raise UnsupportedQueryError(f"this is {other}, not {form}")
+    if isinstance(text, str):
+        check_argument("bindings", bindings, Mapping)
+        other = parse_query(text, base, bound_terms(bindings or {})).form
+        if other != form:
+            raise UnsupportedQueryError(f"this is {other}, not {form}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,6 +289,9 @@ def graph_text(graph: "rdflib.Graph", form: str) -> str:
         ResultError: a term that this format cannot express.
     """
     try:
-        return graph.serialize(format=form)
+        text = graph.serialize(format=form)
+        if form == "xml":
+            results.check_xml(text)  # rdflib writes them as they are
     except ValueError as error:
         raise results.ResultError(f"this graph cannot be written as {form}: {error}") from error
+    return text

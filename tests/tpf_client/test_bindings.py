@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,16 @@ def _term(text: str) -> Term:
 def client(tmp_path: Path) -> Client:
     server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "p"), literal('"} UNION {'))])
     return server.client()
+
+
+@pytest.fixture
+def grouped(tmp_path: Path) -> Iterator[tuple[Client, pyoxigraph.Store]]:
+    file = tmp_path / "data.ttl"
+    file.write_text(f"@prefix : <{EX}> . :k :n 5, 6 ; :q 1 . :l :n 1 . :m :n 7 ; :q 7 .")
+    store = pyoxigraph.Store()
+    store.load(path=file)
+    with Client(str(file)) as client:
+        yield client, store
 
 
 @examples(40)
@@ -103,6 +113,45 @@ def test_values_in_graphs(tmp_path: Path, text: str) -> None:
     assert isinstance(bound, Graph)
     assert isinstance(pasted, Graph)
     assert set(bound) == set(pasted) != set()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("SELECT ?s (SUM(?n) AS ?t) { ?s :n ?n } GROUP BY ?s HAVING(SUM(?n) > ?x)", 10),
+        ("SELECT ?s (SUM(?n) * ?x AS ?t) { ?s :n ?n } GROUP BY ?s", 2),
+        ("SELECT (SUM(?n * ?x) + ?x AS ?t) { ?s :n ?n }", 2),
+        ("SELECT (COUNT(*) + ?x AS ?t) { ?s :none ?n }", 2),
+        ("SELECT ?s { ?s :n ?n } GROUP BY ?s ORDER BY (SUM(?n) * ?x)", 1),
+        ("SELECT ?s { ?s :n ?n } GROUP BY ?s ORDER BY (SUM(?n) * ?x)", -1),
+        ("SELECT ?k (COUNT(*) AS ?t) { ?s :n ?n } GROUP BY (?n > ?x AS ?k) HAVING(?k)", 4),
+        ("SELECT ?s { ?s :n ?n } GROUP BY ?s HAVING(EXISTS { SELECT ?s { ?s :q ?x } })", 1),
+        ("SELECT ?s (EXISTS { ?s :q ?x } AS ?e) { ?s :n ?n } GROUP BY ?s", 1),
+        ("SELECT ?t { { SELECT (SUM(?n) AS ?t) { ?s :n ?n } GROUP BY ?s } FILTER(?t > ?x) }", 6),
+    ],
+)
+def test_values_beside_groups(
+    grouped: tuple[Client, pyoxigraph.Store], text: str, value: int
+) -> None:
+    client, store = grouped
+    query = f"PREFIX : <{EX}> {text}"
+    expected: Any = store.query(query.replace("?x", str(value)))
+    rows = [tuple(str(each) for each in row) for row in expected]
+    found = [row.row for row in client.select(query, {"x": value})]
+    assert (found == rows) if "ORDER BY" in text else (Counter(found) == Counter(rows))
+
+
+def test_groups_keep_values(grouped: tuple[Client, pyoxigraph.Store]) -> None:
+    client, _ = grouped
+    where = f"{{ ?s <{EX}n> ?n }} GROUP BY ?s HAVING(SUM(?n) > ?x)"
+    assert client.ask(f"ASK {where}", {"x": 10})
+    assert not client.ask(f"ASK {where}", {"x": 11})
+    (row,) = client.select(f"SELECT ?s ?x (SUM(?n) AS ?t) {where}", {"x": 1, "s": URIRef(EX + "k")})
+    assert [str(row[name]) for name in ("s", "x", "t")] == [EX + "k", "1", "11"]
+    made = client.construct(f"CONSTRUCT {{ ?s <{EX}over> ?x }} {where}", {"x": 10})
+    assert [*made] == [(URIRef(EX + "k"), URIRef(EX + "over"), Literal(10))]
+    with pytest.raises(QuerySyntaxError, match=r"\?x has a value already"):
+        client.select(f"SELECT (SUM(?n) AS ?x) {where}", {"x": 10})
 
 
 def test_described_by_a_value(client: Client) -> None:

@@ -176,3 +176,18 @@ def test_nothing_foreign_commands_a_terminal(
     assert not set(said) & set("\x1b\x07\x9b\u202e")
     assert "line 1" in said
     server.close()
+
+
+@pytest.mark.parametrize("form", ["ttl", "nt", "jsonld", "rdfxml"])
+@pytest.mark.parametrize("character", ["\\u0001", "\\uFFFF", "\\t", "é"])
+def test_only_xml_is_refused_for_the_characters_it_cannot_hold(
+    tmp_path: Path, form: str, character: str
+) -> None:
+    file = tmp_path / "data.ttl"
+    file.write_text("")
+    query = f'CONSTRUCT {{ <{EX}a> <{EX}p> "x{character}y" }} {{}}'
+    arguments = [str(file), "-q", query, "--format", form]
+    result = CliRunner().invoke(tpf_client.app.cli.app, arguments, catch_exceptions=False)
+    refused = form == "rdfxml" and character.startswith("\\u")
+    assert (result.exit_code == 1, result.stdout == "") == (refused, refused)
+    assert ("XML cannot hold the character U+" in result.stderr) is refused

@@ -310,7 +310,7 @@ class Parser(Cursor):
 
     def _ask(self) -> Query:
         dataset = self.dataset()
-        pattern, _ = self._modified(self._where(), None)
+        pattern, _ = self._modified(self._where(), None, self._bindings, {})
         return Query("ASK", pattern, dataset=dataset)
 
     def _construct(self) -> Query:
@@ -325,7 +325,7 @@ class Parser(Cursor):
             template = self._template()
             self.rewind(start)
             pattern = self._bound(self.group_graph_pattern())
-        pattern, _ = self._modified(pattern, None)
+        pattern, _ = self._modified(pattern, None, self._bindings, {})
         pattern, template = self._put_together(pattern, template)
         return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
 
@@ -359,7 +359,8 @@ class Parser(Cursor):
         dataset = self.dataset()
         given = self.at_word("WHERE") or self.at("{")
         pattern = self._where() if given else self._bound(EMPTY_GROUP)
-        pattern, shown = self._modified(pattern, dict.fromkeys(variables), star=star)
+        items: _Items = dict.fromkeys(variables)
+        pattern, shown = self._modified(pattern, items, self._bindings, {}, star=star)
         return Query(
             "DESCRIBE", pattern, shown if star else tuple(variables), (), tuple(described), dataset
         )
@@ -390,8 +391,7 @@ class Parser(Cursor):
         """The pattern of a WHERE clause with the terms that variables are bound to."""
         if not self._bindings:
             return pattern
-        data = Values(tuple(self._bindings), (tuple(self._bindings.values()),))
-        return join(data, substituted(pattern, self._bindings))
+        return join(_one_row(self._bindings), substituted(pattern, self._bindings))
 
     def _where(self, *, outermost: bool = True) -> Pattern:
         self.take_word("WHERE")
@@ -410,10 +410,14 @@ class Parser(Cursor):
         distinct = self.take_word("DISTINCT")
         reduced = not distinct and self.take_word("REDUCED")
         items: _Items = {}
+        starts: dict[Variable, int] = {}
         star = self.take("*")
         while not star and (self.token.kind == "variable" or self.at("(")):
+            start = self.token.position
             if self.token.kind == "variable":
-                items.setdefault(self.variable(), None)
+                name = self.variable()
+                items.setdefault(name, None)
+                starts.setdefault(name, start)
                 continue
             self.expect("(")
             expression = self._expression_with_aggregates()
@@ -423,6 +427,7 @@ class Parser(Cursor):
             if name in items:
                 self.fail(f"{name} is selected twice", position)
             items[name] = expression
+            starts[name] = start
             self.expect(")")
         if not star and not items:
             self.expected("'*' or what to select")
@@ -430,8 +435,9 @@ class Parser(Cursor):
         pattern = self._where(outermost=outermost)
         if is_variable(self.graph):
             pattern = grounded(pattern, self.graph, self.fresh)
+        bindings = self._bindings if outermost else {}
         pattern, variables = self._modified(
-            pattern, items, star=star, distinct=distinct, reduced=reduced
+            pattern, items, bindings, starts, star=star, distinct=distinct, reduced=reduced
         )
         return pattern, variables, dataset
 
@@ -445,12 +451,14 @@ class Parser(Cursor):
         self,
         pattern: Pattern,
         items: _Items | None,
+        bindings: Mapping[Variable, Term],
+        starts: Mapping[Variable, int],
         *,
         star: bool = False,
         distinct: bool = False,
         reduced: bool = False,
     ) -> tuple[Pattern, tuple[Variable, ...]]:
-        start = self.token.position
+        behind = self.token.position
         # ASK and CONSTRUCT select nothing by name, but may be grouped.
         every = star or items is None
         items = items or {}
@@ -462,31 +470,38 @@ class Parser(Cursor):
         offset, limit = self._limits()
         data = self._inline_data() if self.take_word("VALUES") else None
 
+        bindings = {name: term for name, term in bindings.items() if name not in dict(keys or ())}
         lifted: dict[Aggregate, Variable] = {}
-        items = {name: each and self._lift(each, lifted) for name, each in items.items()}
-        having = [self._lift(each, lifted) for each in having]
-        order = [
-            OrderCondition(self._lift(each.expression, lifted), each.descending) for each in order
-        ]
+
+        def ready(expression: Expression) -> Expression:
+            return self._lift(substituted(expression, bindings), lifted)
+
+        items = {name: each and ready(each) for name, each in items.items()}
+        having = [ready(each) for each in having]
+        order = [OrderCondition(ready(each.expression), each.descending) for each in order]
         scope = set(in_scope(pattern))
         if keys is not None or lifted or having:
             if star:
-                self.fail("'*' cannot be grouped", start)
+                self.fail("'*' cannot be grouped", behind)
             keys = keys or []
             pattern = Group(
                 pattern, tuple(keys), tuple((name, each) for each, name in lifted.items())
             )
-            scope = {name for name, _ in keys}
-            self._check_grouped(items, scope | set(lifted.values()), start)
-        for condition in having:
-            pattern = Filter(pattern, condition)
+            before, scope = scope, {name for name, _ in keys} | set(bindings)
+            for name, variable in _ungrouped(items, scope | set(lifted.values()), before):
+                message = f"{variable} is neither grouped by nor aggregated"
+                self.fail(message, starts.get(name, behind))
+            for condition in having:
+                pattern = Filter(pattern, condition)
+            if bindings:  # Groups do not keep those of WHERE.
+                pattern = join(pattern, _one_row(bindings))
         if data is not None:
             pattern = join(pattern, data)
             scope |= set(data.variables)
         for name, expression in items.items():
             if expression is not None:
                 if name in scope:
-                    self.fail(f"{name} has a value already", start)
+                    self.fail(f"{name} has a value already", starts.get(name, behind))
                 pattern = Extend(pattern, name, expression)
                 scope.add(name)
         variables = self._in_order_of_text(in_scope(pattern)) if every else tuple(items)
@@ -505,13 +520,6 @@ class Parser(Cursor):
         visible = {name for name in names if not name.startswith("?.")}
         met = (Variable("?" + each.text[1:]) for each in self._tokens if each.kind == "variable")
         return tuple(name for name in dict.fromkeys(met) if name in visible)
-
-    def _check_grouped(self, items: _Items, bound: set[Variable], start: int) -> None:
-        for name, expression in items.items():
-            used = {name} if expression is None else variables_in(expression)
-            for variable in sorted(used - bound):
-                self.fail(f"{variable} is neither grouped by nor aggregated", start)
-            bound.add(name)
 
     def _lift(self, expression: Expression, lifted: dict[Aggregate, Variable]) -> Expression:
         match expression:
@@ -1277,6 +1285,24 @@ def _expression(node: TermOrVariable) -> Expression:
 
 def _aggregated(expression: Expression) -> bool:
     return any(isinstance(each, Aggregate) for each in everything(expression, Exists))
+
+
+def _one_row(bindings: Mapping[Variable, Term]) -> Values:
+    return Values(tuple(bindings), (tuple(bindings.values()),))
+
+
+def _ungrouped(
+    items: _Items, bound: set[Variable], scope: set[Variable]
+) -> Iterator[tuple[Variable, Variable]]:
+    """Yield what items use that a group does not have; EXISTS may have variables of its own."""
+    for name, expression in items.items():
+        used = {name}
+        if expression is not None:
+            used = set(variables_in(expression) & scope)
+            direct = everything(expression, Exists)
+            used.update(each.variable for each in direct if isinstance(each, VariableRef))
+        yield from ((name, variable) for variable in sorted(used - bound))
+        bound.add(name)
 
 
 def _with_select_names(

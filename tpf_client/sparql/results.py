@@ -194,9 +194,14 @@ _ESCAPES_IN_QUOTES = _ESCAPES | str.maketrans({'"': "&quot;", "\n": "&#10;", "\t
 _NOT_IN_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-def _xml_text(text: str, escapes: dict[int, str] = _ESCAPES) -> str:
+def check_xml(text: str) -> None:
+    """Refuse characters that XML has no way to write."""
     if bad := _NOT_IN_XML.search(text):
         raise ResultError(f"XML cannot hold the character U+{ord(bad[0]):04X}")
+
+
+def _xml_text(text: str, escapes: dict[int, str] = _ESCAPES) -> str:
+    check_xml(text)
     return text.translate(escapes)
 
 

@@ -97,3 +97,28 @@ def test_a_value_from_outside_is_shared_by_nothing_inside(
     for place, quad in enumerate(quads):
         evaluation.change([quad])
         assert _answer(query, evaluation) == by_specification(query, quads[: place + 1])
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize(
+    "selected",
+    [
+        "?s (COUNT(?n) AS ?c) (EXISTS { ?s :q ?z } AS ?e)",
+        "?s (NOT EXISTS { ?s :q ?z FILTER(?z = ?s) } AS ?e) (EXISTS { ?z :q ?s } AS ?z)",
+        "?s (IF(EXISTS { SELECT (COUNT(*) AS ?m) { ?a :q ?d } }, 1, 0) + COUNT(?n) AS ?c)",
+    ],
+)
+def test_exists_beside_groups_has_variables_of_its_own(
+    selected: str, kind: type[ScanningLeaves] | type[LookupLeaves]
+) -> None:
+    text = f"{PREFIX} SELECT {selected} {{ ?s :p ?n }} GROUP BY ?s"
+    query = parse_query(text)
+    quads = [
+        Quad(*(Term(f"<http://e/{name}>") for name in names))
+        for names in ("apb", "cpb", "cqd", "apd", "aqa", "bqa")
+    ]
+    evaluation = Evaluation(query, kind)
+    for place, quad in enumerate(quads):
+        evaluation.change([quad])
+        present = quads[: place + 1]
+        assert _answer(query, evaluation) == by_pyoxigraph(text, present, query.variables)

@@ -45,7 +45,21 @@ def where(text: str) -> algebra.Pattern:
         ("SELECT * { ?s ?p ?o FILTER(FOO(?s)) }", 1, 28, "unknown function FOO"),
         ("SELECT * { FILTER(STRLEN(?a, ?b)) }", 1, 19, "STRLEN takes 1 argument(s), not 2"),
         ("SELECT * { ?s ?p ?x BIND(1 AS ?x) }", 1, 31, "?x has a value already"),
-        ("SELECT ?y { ?x ?p ?y } GROUP BY ?x", 1, 24, "?y is neither grouped by nor aggregated"),
+        ("SELECT (?n AS ?s)\n{\n ?s ?p ?n }\nLIMIT 3", 1, 8, "?s has a value already"),
+        ("SELECT ?y { ?x ?p ?y } GROUP BY ?x", 1, 8, "?y is neither grouped by nor aggregated"),
+        (
+            "SELECT ?x\n ?x (?y AS ?z) { ?x ?p ?y }\nGROUP BY ?x", 2, 5,
+            "?y is neither grouped by nor aggregated",
+        ),
+        (
+            "SELECT (EXISTS { ?x ?q ?y } AS ?e) { ?x ?p ?y } GROUP BY ?x", 1, 8,
+            "?y is neither grouped by nor aggregated",
+        ),
+        (
+            "SELECT (IF(EXISTS { ?x ?q ?z }, ?z, 0) AS ?e) { ?x ?p ?y } GROUP BY ?x", 1, 8,
+            "?z is neither grouped by nor aggregated",
+        ),
+        ("DESCRIBE ?y { ?x ?p ?y } GROUP BY ?x", 1, 26, "?y is neither grouped by nor aggregated"),
         ("SELECT * { ?x ?p ?y } GROUP BY ?x", 1, 23, "'*' cannot be grouped"),
         ("SELECT * { FILTER(SUM(?x) > 1) }", 1, 19, "SUM cannot stand here"),
         ("SELECT ?x { ?a ?p ?b } GROUP BY (?a AS ?x) (?b AS ?x)", 1, 44, "?x has a value already"),
@@ -58,7 +72,7 @@ def where(text: str) -> algebra.Pattern:
         (f"SELECT * {{}} LIMIT {'9' * 5000}", 1, 19, "a number of more than 18 digits"),
         ("", 1, 1, "expected SELECT, ASK, CONSTRUCT or DESCRIBE, found the end of the query"),
     ],
-)
+)  # fmt: skip
 def test_syntax_errors_point_at_the_place(text: str, line: int, column: int, says: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(text)
