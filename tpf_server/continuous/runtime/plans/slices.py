@@ -220,7 +220,7 @@ class Slices(Node):
         for _ in range(abs(count)):
             self._arrived += count > 0
             new = (self._arrived if key is None else key, row, self._arrived, after, until)
-            for copies, parts in holders:
+            for copies, some_parts in holders:
                 own = copies.setdefault(seen, [])
                 if sign > 0:
                     own.append(entry := (own[0][0], *new[1:]) if own and key is None else new)
@@ -228,7 +228,7 @@ class Slices(Node):
                     entry = own.pop()
                     if not own:
                         del copies[seen]
-                for part in parts:
+                for part in some_parts:
                     if part.all or entry <= part.best[-1]:
                         self._move(entry, sign, part)
 
