@@ -291,11 +291,14 @@ def _values(attribute: Any, source: str) -> Iterator[dict[str, Any]]:
             if not isinstance(value, dict):
                 raise InputError(f"a text without languages: {attribute!r:.60}", source)
             for language, text in value.items():
+                if text == _NOTHING:
+                    continue
                 tag = {} if language in ("@none", "@null") else {"@language": language}
                 yield {"@value": text, **tag}
             return
         if "json" in attribute:
-            yield _json(value, RDF + "JSON")
+            if value != _NOTHING:
+                yield _json(value, RDF + "JSON")
             return
     for each in value if isinstance(value, list) else [value]:
         match each:

@@ -91,6 +91,8 @@ def test_several_instances_and_several_values() -> None:
         "lines": {"type": "Property", "value": ["a", "b"]},
         "stops": {"type": "Relationship", "object": ["urn:s:1", "urn:s:2"]},
         "gone": {"type": "Property", "value": "urn:ngsi-ld:null"},
+        "untold": {"type": "LanguageProperty", "languageMap": {"@none": "urn:ngsi-ld:null"}},
+        "empty": {"type": "JsonProperty", "json": "urn:ngsi-ld:null"},
         "modifiedAt": "2026-01-05T07:00:00Z",
     }  # fmt: skip
     assert said(both) == {
