@@ -15,6 +15,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import parsed_json
+from loaders.sources.base import last_values
 from loaders.sources.gtfs import GEO
 
 GBFS: Final = "https://w3id.org/gbfs#"
@@ -93,7 +94,8 @@ class Gbfs:
             raise InputError(f"{_what_it_is(data)}, but neither {' nor '.join(_KINDS)}", source)
         assert isinstance(data, dict)
         try:
-            return tuple(self._quads(kind, data[kind]))
+            # What is listed twice has one version.
+            return last_values(self._quads(kind, data[kind]))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, TermError) as error:
             raise InputError(f"a malformed GBFS document ({error})", source) from None
 

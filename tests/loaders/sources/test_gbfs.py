@@ -70,6 +70,12 @@ def test_vehicles_of_both_versions() -> None:
     assert len(old) == 5
 
 
+def test_a_station_that_is_listed_twice_has_one_version() -> None:
+    listed = [{"station_id": "7", "num_bikes_available": free} for free in (1, 2)]
+    quads = Gbfs().read(document(stations=listed), URL)
+    assert [q.object.partition("^")[0] for q in quads if "available" in q.predicate] == ['"2"']
+
+
 def test_the_ttl_is_the_label_and_the_period() -> None:
     clock = ManualClock(AT)
     with responses.RequestsMock() as mocked:
