@@ -254,8 +254,9 @@ class Realtime:
         for event in (update.departure, update.arrival):
             if event.HasField("delay"):
                 return _Known(event.delay)
-            if event.HasField("time") and 0 <= event.time <= _LATEST and stop.departure is not None:
-                scheduled = self._schedule.instant(day, stop.departure + shift)
+            planned = stop.departure if event is update.departure else stop.arrival
+            if event.HasField("time") and 0 <= event.time <= _LATEST and planned is not None:
+                scheduled = self._schedule.instant(day, planned + shift)
                 return _Known(event.time - to_micros(scheduled) // 1_000_000)
         return _Known()
 

@@ -107,6 +107,7 @@ class StopTime(NamedTuple):
     departure: int | None
     head_sign: str
     pick_up: bool
+    arrival: int | None = None
 
 
 class Frequency(NamedTuple):
@@ -244,10 +245,13 @@ class GtfsSchedule:
             if zlib.crc32(row["trip_id"].encode()) % shares != share:
                 continue
             with self.tables.line("stop_times.txt", line):
-                time = row["departure_time"] or row.get("arrival_time", "")
+                arrival = row.get("arrival_time", "")
+                departure = row["departure_time"] or arrival
+                arrival = arrival or departure
                 stop = StopTime(
-                    int(row["stop_sequence"]), row["stop_id"], seconds(time) if time else None,
-                    row.get("stop_headsign", ""), row.get("pickup_type", "") != "1",
+                    int(row["stop_sequence"]), row["stop_id"],
+                    seconds(departure) if departure else None, row.get("stop_headsign", ""),
+                    row.get("pickup_type", "") != "1", seconds(arrival) if arrival else None,
                 )  # fmt: skip
             yield row["trip_id"], stop
 

@@ -89,6 +89,18 @@ def test_absolute_times_are_compared_with_the_schedule(schedule: Gtfs) -> None:
     }  # fmt: skip
 
 
+def test_an_arrival_is_compared_with_the_planned_arrival(tmp_path: Path) -> None:
+    rows = "day,10,A 1,08:00:00,08:05:00\nday,20,B,08:30:00,08:30:00\n"
+    feed = write(tmp_path / "feed")
+    (feed / "stop_times.txt").write_text(
+        f"trip_id,stop_sequence,stop_id,arrival_time,departure_time\n{rows}"
+    )
+    message = new_message()
+    stop = add_trip(message, start_date="20260105").stop_time_update.add(stop_sequence=10)
+    stop.arrival.time = int(AT.timestamp()) + 60
+    assert said(Gtfs(feed), message) == {"20260105/day/10 delay": '"60"'}
+
+
 def test_cancellations(schedule: Gtfs) -> None:
     message = new_message()
     add_trip(message, schedule_relationship=rt.TripDescriptor.CANCELED)
