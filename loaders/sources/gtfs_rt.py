@@ -179,7 +179,8 @@ class Realtime:
     def _trip(self, update: Any, at: datetime) -> Iterator[Quad]:
         trip = update.trip
         stops = self._timetable.get(trip.trip_id)
-        if stops is None:
+        # A copy has the name of the trip that it copies, which it says nothing of.
+        if stops is None or trip.schedule_relationship == rt.TripDescriptor.DUPLICATED:
             return
         try:
             start = seconds(trip.start_time) if trip.trip_id in self._templates else None

@@ -101,6 +101,12 @@ def test_an_arrival_is_compared_with_the_planned_arrival(tmp_path: Path) -> None
     assert said(Gtfs(feed), message) == {"20260105/day/10 delay": '"60"'}
 
 
+def test_a_copy_of_a_trip_says_nothing_of_the_trip(schedule: Gtfs) -> None:
+    message = new_message()
+    add_trip(message, schedule_relationship=rt.TripDescriptor.DUPLICATED).delay = 600
+    assert said(schedule, message) == {}
+
+
 def test_cancellations(schedule: Gtfs) -> None:
     message = new_message()
     add_trip(message, schedule_relationship=rt.TripDescriptor.CANCELED)
