@@ -252,10 +252,10 @@ class Realtime:
             return _Known(skipped=True)
         if update.schedule_relationship == _UPDATE.NO_DATA:
             return _Known()
-        for event in (update.departure, update.arrival):
+        events = (update.departure, stop.departure), (update.arrival, stop.arrival)
+        for event, planned in events:
             if event.HasField("delay"):
                 return _Known(event.delay)
-            planned = stop.departure if event is update.departure else stop.arrival
             if event.HasField("time") and 0 <= event.time <= _LATEST and planned is not None:
                 scheduled = self._schedule.instant(day, planned + shift)
                 return _Known(event.time - to_micros(scheduled) // 1_000_000)
