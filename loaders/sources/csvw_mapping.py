@@ -216,11 +216,13 @@ def _language(descriptions: Iterable[Any]) -> str | None:
 
 
 def _iso(value: date | time, base: str) -> str:
+    text = value.isoformat()
     if base == "date" and isinstance(value, datetime):
-        return value.date().isoformat()
-    if base == "time" and isinstance(value, datetime):
-        return value.timetz().isoformat()
-    return value.isoformat().replace("+00:00", "Z")
+        # With its zone, which stands behind the time.
+        text = text[:10] + text[19:]
+    elif base == "time" and isinstance(value, datetime):
+        text = value.timetz().isoformat()
+    return text.replace("+00:00", "Z")
 
 
 CSVW_PREFIXES: Mapping[str, str] = MappingProxyType(

@@ -5,6 +5,7 @@ import gzip
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph as ox
 import pytest
@@ -117,9 +118,9 @@ def test_blank_nodes_are_those_of_their_file_everywhere(tmp_path: Path, pattern:
         files.append(str(file))
         store.extend(ox.parse(text, ox.RdfFormat.TURTLE, rename_blank_nodes=True))
     query = f"PREFIX : <{EX}> SELECT * {{ {pattern} }}"
-    expected = len(list(store.query(query)))  # type: ignore[arg-type]
+    expected: Any = store.query(query)
     with Client(*files) as client:
-        assert len(list(client.select(query))) == expected > 0
+        assert len(list(client.select(query))) == len(list(expected)) > 0
 
 
 def test_a_large_file_has_pages(tmp_path: Path) -> None:
