@@ -111,6 +111,9 @@ _GROWTH = 16
 _LATEST = 253_370_764_800
 """The beginning of the year 9999, in seconds since 1970: beyond it no label could end."""
 _UPDATE = rt.TripUpdate.StopTimeUpdate
+_TRIP = rt.TripDescriptor
+_OTHER_TRIPS = (_TRIP.ADDED, _TRIP.NEW, _TRIP.REPLACEMENT, _TRIP.DUPLICATED)
+_CANCELLED = (_TRIP.CANCELED, _TRIP.DELETED)
 
 
 class _Known(NamedTuple):
@@ -179,8 +182,8 @@ class Realtime:
     def _trip(self, update: Any, at: datetime) -> Iterator[Quad]:
         trip = update.trip
         stops = self._timetable.get(trip.trip_id)
-        # A copy has the name of the trip that it copies, which it says nothing of.
-        if stops is None or trip.schedule_relationship == rt.TripDescriptor.DUPLICATED:
+        # Additions, copies and replacements may have the name of a trip, but not its schedule.
+        if stops is None or trip.schedule_relationship in _OTHER_TRIPS:
             return
         try:
             start = seconds(trip.start_time) if trip.trip_id in self._templates else None
@@ -190,7 +193,7 @@ class Realtime:
         except (ValueError, OverflowError):
             # No such day, or a run of a template without its start: nobody can say which run.
             return
-        cancelled = trip.schedule_relationship == rt.TripDescriptor.CANCELED
+        cancelled = trip.schedule_relationship in _CANCELLED
         stated = self._by_sequence(update, stops)
         propagated = _Known(update.delay if update.HasField("delay") else None)
         for stop in stops:

@@ -26,6 +26,8 @@ from loaders.sources.base import FeedBatch, last_values, size_of
 from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
 
+_NOT_CANCELLED = frozenset({"0", "", "no", "none", "false"})
+"""Texts, and values of JSON as texts."""
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
 
 
@@ -188,6 +190,7 @@ def listed_departure(entry: Any, board: Mapping[str, Any], source: str) -> Depar
     try:
         scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
         platform = entry.get("platform", "")
+        cancelled = str(entry.get("canceled")).lower() not in _NOT_CANCELLED
         return departure(
             {
                 "@id": entry["departureConnection"],
@@ -195,7 +198,7 @@ def listed_departure(entry: Any, board: Mapping[str, Any], source: str) -> Depar
                 "headsign": entry["station"],
                 "routeLabel": entry.get("vehicleinfo", {}).get("shortname") or entry["vehicle"],
                 "scheduledDepartureTime": scheduled,
-                "delay": "cancel" if str(entry.get("canceled", "0")) != "0" else entry["delay"],
+                "delay": "cancel" if cancelled else entry["delay"],
                 "platform": "" if platform == "?" else platform,
             },
             source,
@@ -212,11 +215,12 @@ def departure(entry: Any, source: str) -> Departure:
         scheduled = entry["scheduledDepartureTime"]
         parse_instant(scheduled)
         delay = None if entry["delay"] == "cancel" else int(entry["delay"])
-        if not isinstance(entry["platform"], str):
-            raise ValueError(f"no platform: {entry['platform']!r}")
+        platform = entry["platform"] or ""
+        if not isinstance(platform, str):
+            raise ValueError(f"no platform: {platform!r}")
         return Departure(
             iri(entry["@id"]), iri(entry["stop"]), literal(entry["headsign"]),
-            literal(entry["routeLabel"]), v.date_time(scheduled), delay, entry["platform"],
+            literal(entry["routeLabel"]), v.date_time(scheduled), delay, platform,
         )  # fmt: skip
     except KeyError as error:
         raise InputError(f"a departure without {error.args[0]!r}", source) from None

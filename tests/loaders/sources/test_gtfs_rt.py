@@ -101,15 +101,19 @@ def test_an_arrival_is_compared_with_the_planned_arrival(tmp_path: Path) -> None
     assert said(Gtfs(feed), message) == {"20260105/day/10 delay": '"60"'}
 
 
-def test_a_copy_of_a_trip_says_nothing_of_the_trip(schedule: Gtfs) -> None:
+@pytest.mark.parametrize("kind", ["DUPLICATED", "ADDED", "NEW", "REPLACEMENT"])
+def test_another_trip_says_nothing_of_the_trip_whose_name_it_has(schedule: Gtfs, kind: str) -> None:
     message = new_message()
-    add_trip(message, schedule_relationship=rt.TripDescriptor.DUPLICATED).delay = 600
+    relationship = rt.TripDescriptor.ScheduleRelationship.Value(kind)
+    add_trip(message, schedule_relationship=relationship).delay = 600
     assert said(schedule, message) == {}
 
 
-def test_cancellations(schedule: Gtfs) -> None:
+@pytest.mark.parametrize("kind", ["CANCELED", "DELETED"])
+def test_cancellations(schedule: Gtfs, kind: str) -> None:
     message = new_message()
-    add_trip(message, schedule_relationship=rt.TripDescriptor.CANCELED)
+    relationship = rt.TripDescriptor.ScheduleRelationship.Value(kind)
+    add_trip(message, schedule_relationship=relationship)
     assert said(schedule, message) == {
         "20260105/day/10 status": '"cancelled"', "20260105/day/20 status": '"cancelled"',
     }  # fmt: skip

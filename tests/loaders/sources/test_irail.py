@@ -8,7 +8,9 @@ import pytest
 
 from annotations.terms import Quad, Term
 from loaders.errors import InputError
-from loaders.sources.irail import Irail, from_millis
+from loaders.sources.irail import Irail, from_millis, read_liveboard
+from loaders.vocabulary import CANCELLED
+from tests.loaders.commands.test_polling import DEPARTURE, listed
 from tests.loaders.recordings import entry, irail_recording, write_directory, write_zip
 
 T = "http://example.org/train#"
@@ -145,6 +147,20 @@ def test_malformed_documents_are_named(tmp_path: Path, content: str, message: st
     (path / "data" / "1417772214688.dat").write_text(content)
     with pytest.raises(InputError, match=f"1417772214688.dat.*{message}"):
         list(Irail(path).batches(None, None))
+
+
+@pytest.mark.parametrize(
+    ("value", "cancelled"),
+    [(False, False), (None, False), (0, False), ("0", False), ("false", False), ("", False),
+     (True, True), (1, True), ("1", True), ("true", True)],
+)  # fmt: skip
+def test_what_the_api_calls_cancelled(value: object, cancelled: bool) -> None:
+    board = listed("60")
+    (said,) = board["departures"]["departure"]
+    said |= {"canceled": value, "platform": None}
+    quads = read_liveboard(json.dumps(board).encode(), "d")
+    assert (Quad(Term(f"<{DEPARTURE}>"), Term(f"<{T}status>"), CANCELLED) in quads) == cancelled
+    assert (Term(f"<{T}delay>") in {quad.predicate for quad in quads}) != cancelled
 
 
 def test_a_directory_that_is_no_recording(tmp_path: Path) -> None:
