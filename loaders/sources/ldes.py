@@ -375,6 +375,7 @@ class LdesFollower:
         self._clock = clock
         self._origins = {origin_of(each) for each in (url, *allowed)} - {None}
         self._failed = failed
+        self._unusable: set[Term] = set()
 
     def look(self) -> int:
         """Read new members; return their number.
@@ -428,11 +429,19 @@ class LdesFollower:
         full = "immutable" in stated or "true" in node.about.get("immutable", "")
         path = self._state.setting("timestampPath")
         now = self._clock.now()
-        made = [(each, instant_of(each, Term(path), url) if path else now) for each in node.members]
+        new = 0
         with self._state.step():
             tag = answer.headers.get("ETag", "")
             self._state.remember(url, KnownNode(tag, node.leads_to, full and not first))
-            return sum(self._state.add(each, at) for each, at in made)
+            for each in node.members:
+                try:
+                    new += self._state.add(each, instant_of(each, Term(path), url) if path else now)
+                except InputError as error:
+                    # Another node may say more of it.
+                    if each.name not in self._unusable:
+                        self._unusable.add(each.name)
+                        self._failed(str(error))
+        return new
 
     def _check_origin(self, url: str) -> None:
         if origin_of(url) not in self._origins:

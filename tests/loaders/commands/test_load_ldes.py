@@ -272,6 +272,29 @@ def test_a_member_that_cannot_be_told_is_left_out_once(
     assert (found.status, found.text.splitlines()[:-1]) == (0, [])
 
 
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (member("m", "l", 3, ":p 7").replace("03Z", "03"), "an instant needs a time zone"),
+        (":s tree:member :m .", "member <http://x/m> has no <http://purl.org/dc/terms/created>"),
+    ],
+)
+def test_a_member_of_no_instant_is_left_out_alone(site: Site, bad: str, reason: str) -> None:
+    target, nodes, at = site
+    nodes.nodes["/"] = STREAM.format(root=f"{at}/") + member("a1", "a", 1, ":p 1") + bad
+    found = push(target, f"{at}/", "--polls", "2", "--period", "0.01")
+    told, summary = found.text.splitlines()
+    assert told.startswith("tpf-load: not read: ")
+    assert reason in told
+    assert (found.status, summary[:18]) == (0, "1 member published")
+    assert values(target.live) == {("a", "p", "1")}
+    # Another node may say more of it.
+    nodes.nodes["/"] += f"<{at}/> tree:relation [ tree:node </1> ] ."
+    nodes.nodes["/1"] = member("m", "l", 3, ":p 7")
+    push(target, f"{at}/", "--polls", "1")
+    assert ("l", "p", "7") in values(target.live)
+
+
 def test_a_member_that_the_server_refuses_is_left_out_alone(tmp_path: Path, site: Site) -> None:
     target, nodes, at = site
     one = Term('"1"^^<http://www.w3.org/2001/XMLSchema#integer>')
