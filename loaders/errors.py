@@ -10,7 +10,10 @@ LoaderError
     └── StateError
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
+
+from annotations.terms import Quad
 
 
 class LoaderError(Exception):
@@ -22,6 +25,9 @@ class LoaderError(Exception):
 
 class InputError(LoaderError, ValueError):
     """An input that is missing or malformed."""
+
+    rest: Sequence[Quad] = ()
+    """What a document says besides its malformed items."""
 
     def __init__(self, message: str, source: str | None = None, line: int | None = None) -> None:
         self.source = source

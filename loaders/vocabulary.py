@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
+from annotations.errors import TermError
 from annotations.namespaces import RDF_TYPE, RDFS, XSD, XSD_DATE_TIME
 from annotations.terms import Term, iri, literal
 
@@ -33,6 +34,16 @@ CANCELLED = literal("cancelled")
 def date_time(lexical: str) -> Term:
     """Return the ``xsd:dateTime`` literal of a lexical form, with its offset."""
     return literal(lexical, datatype=XSD_DATE_TIME)
+
+
+def language_tag(text: str | None) -> str | None:
+    """Return a tag, also of ``en_US``; ``None`` where the text is none."""
+    tag = (text or "").replace("_", "-")
+    try:
+        literal("", tag)
+    except TermError:
+        return None
+    return tag
 
 
 def decimal(lexical: str) -> Term:

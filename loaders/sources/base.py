@@ -4,6 +4,7 @@ import heapq
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -13,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar
 from annotations.instants import shifted
 from annotations.labels import Expiration, Fact, Interval, Labelling
 from annotations.terms import Quad
+from loaders.errors import InputError
 from loaders.places import RemoteFile, RemotePlace
 from loaders.sources.reading import archive
 
@@ -80,6 +82,37 @@ class FeedBatch(NamedTuple):
 def last_values(quads: Iterable[Quad]) -> tuple[Quad, ...]:
     """Keep the last statement of each subject and predicate, in the place of the first."""
     return tuple({(quad.subject, quad.predicate): quad for quad in quads}.values())
+
+
+class Items:
+    """The items of a document; the malformed ones are left out, and are its error."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self._name = name
+        self._source = source
+        self._errors: list[InputError] = []
+
+    @contextmanager
+    def item(self) -> Iterator[None]:
+        """Leave an item out if it is malformed."""
+        try:
+            yield
+        except InputError as error:
+            self._errors.append(error)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            lacks = f"a {self._name} without {error}"
+            fault = lacks if isinstance(error, KeyError) else f"a malformed {self._name} ({error})"
+            self._errors.append(InputError(fault, self._source))
+
+    def said(self, quads: Sequence[Quad]) -> Sequence[Quad]:
+        """Return what the items say; `InputError` with it where some are malformed."""
+        if not self._errors:
+            return quads
+        error, others = self._errors[0], len(self._errors) - 1
+        if others:
+            error = InputError(f"{error} (and {others} more)")
+        error.rest = quads
+        raise error
 
 
 class StaticSource(Protocol):

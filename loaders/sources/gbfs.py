@@ -3,19 +3,19 @@
 A document holds for its `ttl`: that is how long its facts are labelled, and when it is read next.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
-from annotations.errors import InstantError, TermError
+from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.namespaces import XSD, integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import parsed_json
-from loaders.sources.base import last_values
+from loaders.sources.base import Items, last_values
 from loaders.sources.gtfs import GEO
 
 GBFS: Final = "https://w3id.org/gbfs#"
@@ -43,10 +43,16 @@ def _number(value: Any) -> Term:
 
 def _name(value: Any) -> Term:
     # From version 3 on, in languages; one of them is a fact's only version.
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        first = value[0]
-        return literal(str(first["text"]), language=str(first["language"]))
-    return literal(str(value))
+    first = value[0] if isinstance(value, list) else value
+    if isinstance(first, dict):
+        return literal(first["text"], language=v.language_tag(first.get("language")))
+    return literal(str(first))
+
+
+def _identifier(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise ValueError(f"no identifier: {value!r}")
+    return quote(str(value), safe="")
 
 
 _Maker = Callable[[Any], Term]
@@ -87,17 +93,21 @@ class Gbfs:
     def __init__(self, base: str = GBFS_BASE) -> None:
         self._base = base
 
-    def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
+    def read(self, content: bytes, source: str) -> Sequence[Quad]:
         data = _document(content, source).get("data")
         kind = next((each for each in _KINDS if isinstance(data, dict) and each in data), None)
         if kind is None:
             raise InputError(f"{_what_it_is(data)}, but neither {' nor '.join(_KINDS)}", source)
         assert isinstance(data, dict)
-        try:
-            # What is listed twice has one version.
-            return last_values(self._quads(kind, data[kind]))
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, TermError) as error:
-            raise InputError(f"a malformed GBFS document ({error})", source) from None
+        if not isinstance(data[kind], list):
+            raise InputError(f"a malformed GBFS document (its {kind} are no list)", source)
+        items = Items("GBFS document", source)
+        quads: list[Quad] = []
+        for thing in data[kind]:
+            with items.item():
+                quads += [*self._quads(kind, thing)]
+        # What is listed twice has one version.
+        return items.said(last_values(quads))
 
     def instant(self, content: bytes, source: str) -> datetime:
         updated = _document(content, source).get("last_updated")
@@ -114,18 +124,16 @@ class Gbfs:
             raise InputError(f"its ttl is no number of seconds: {seconds!r}", source)
         return timedelta(seconds=min(max(seconds, 1), _LONGEST))
 
-    def _quads(self, kind: str, things: list[dict[str, Any]]) -> Iterator[Quad]:
+    def _quads(self, kind: str, thing: dict[str, Any]) -> Iterator[Quad]:
         named, identifier, fields = _KINDS[kind]
-        for thing in things:
-            place = quote(str(thing[identifier]), safe="")
-            subject = iri(f"{self._base}{named.lower()}s/{place}")
-            yield Quad(subject, v.A, iri(GBFS + named))
-            for name, (predicate, maker) in fields.items():
-                if (value := thing.get(name)) is not None:
-                    yield Quad(subject, iri(predicate), maker(value))
-            if kind != "stations" and (station := thing.get("station_id")) is not None:
-                at = iri(f"{self._base}stations/{quote(str(station), safe='')}")
-                yield Quad(subject, iri(GBFS + "station"), at)
+        subject = iri(f"{self._base}{named.lower()}s/{_identifier(thing[identifier])}")
+        yield Quad(subject, v.A, iri(GBFS + named))
+        for name, (predicate, maker) in fields.items():
+            if (value := thing.get(name)) not in (None, []):
+                yield Quad(subject, iri(predicate), maker(value))
+        if kind != "stations" and (station := thing.get("station_id")) not in (None, ""):
+            at = iri(f"{self._base}stations/{_identifier(station)}")
+            yield Quad(subject, iri(GBFS + "station"), at)
 
 
 def _document(content: bytes, source: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from google.transit import gtfs_realtime_pb2 as rt
 
-from annotations.errors import NestingError, TermError
+from annotations.errors import NestingError
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.namespaces import RDFS, integer
 from annotations.nesting import bounded_statements
@@ -89,10 +89,10 @@ def _text(translated: Any, language: str | None) -> Term | None:
     texts = list(translated.translation)
     if not texts:
         return None
-    requested = (language or "").lower()
+    requested = (v.language_tag(language) or "").lower()
 
     def rank(each: Any) -> int:
-        tag = each.language.lower()
+        tag = (v.language_tag(each.language) or "").lower()
         if tag == requested:
             return 0
         if requested and tag.partition("-")[0] == requested.partition("-")[0]:
@@ -100,16 +100,11 @@ def _text(translated: Any, language: str | None) -> Term | None:
         return 2 if not tag else 3
 
     chosen = min(texts, key=rank)
-    try:
-        return literal(chosen.text, language=chosen.language or None)
-    except TermError:
-        return literal(chosen.text)
+    return literal(chosen.text, language=v.language_tag(chosen.language))
 
 
 _GROWTH = 16
 """How much larger than JSON or XML the statements of a message may be, which is of bytes."""
-_LATEST = 253_370_764_800
-"""The beginning of the year 9999, in seconds since 1970: beyond it no label could end."""
 _UPDATE = rt.TripUpdate.StopTimeUpdate
 _TRIP = rt.TripDescriptor
 _OTHER_TRIPS = (_TRIP.ADDED, _TRIP.NEW, _TRIP.REPLACEMENT, _TRIP.DUPLICATED)
@@ -154,7 +149,7 @@ class Realtime:
             raise InputError(f"not a GTFS Realtime message ({error})", source) from None
         if not message.header.timestamp:
             raise InputError("a GTFS Realtime message without a timestamp", source)
-        if message.header.timestamp > _LATEST:
+        if message.header.timestamp > _LAST:
             raise InputError(
                 f"a GTFS Realtime message of no instant: {message.header.timestamp} seconds "
                 "after 1970",
@@ -259,7 +254,7 @@ class Realtime:
         for event, planned in events:
             if event.HasField("delay"):
                 return _Known(event.delay)
-            if event.HasField("time") and 0 <= event.time <= _LATEST and planned is not None:
+            if event.HasField("time") and 0 <= event.time <= _LAST and planned is not None:
                 scheduled = self._schedule.instant(day, planned + shift)
                 return _Known(event.time - to_micros(scheduled) // 1_000_000)
         return _Known()

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from annotations.errors import InstantError, TermError
 from annotations.instants import format_instant, from_micros, parse_instant
 from annotations.namespaces import integer
 from annotations.nesting import most_written
@@ -22,7 +21,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, content_of, input_place, names_below
-from loaders.sources.base import FeedBatch, last_values, size_of
+from loaders.sources.base import FeedBatch, Items, last_values, size_of
 from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
 
@@ -71,10 +70,8 @@ class Irail(RecordedPolls[str]):
         self.path = input_place(path)
         self.start = start
         self.until = until
-        polls: dict[int, str] = {}
-        for name in self._members():
-            if match := _DOCUMENT.fullmatch(name):
-                polls[int(match.group(1))] = name
+        matches = map(_DOCUMENT.fullmatch, self._members())
+        polls = {int(match[1]): match[0] for match in matches if match}
         if not polls:
             raise InputError("holds no liveboard (files like 1417772214687.dat)", str(path))
         instants = sorted(polls)
@@ -145,14 +142,24 @@ class Irail(RecordedPolls[str]):
                     yield name, document.read()
 
 
-def read_liveboard(content: bytes, source: str) -> tuple[Quad, ...]:
+def read_liveboard(content: bytes, source: str) -> Sequence[Quad]:
     """Return all statements of a liveboard, for a `Poller`."""
-    listed = departures(content, source)
-    return last_values(quad for each in listed for quad in (*each.static(), *each.dynamic()))
+    items = Items("departure", source)
+    listed = _departures(content, source, items)
+    return items.said(
+        last_values(quad for each in listed for quad in (*each.static(), *each.dynamic()))
+    )
 
 
-def departures(content: bytes, source: str) -> Iterator[Departure]:
-    """Yield the departures of a liveboard, in either form."""
+def departures(content: bytes, source: str) -> Sequence[Departure]:
+    """Return the departures of a liveboard, in either form."""
+    items = Items("departure", source)
+    listed = list(_departures(content, source, items))
+    items.said(())
+    return listed
+
+
+def _departures(content: bytes, source: str, items: Items) -> Iterator[Departure]:
     try:
         document = json.loads(content)
         if b"\\" in content:
@@ -164,68 +171,52 @@ def departures(content: bytes, source: str) -> Iterator[Departure]:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
         raise InputError(f"not JSON ({error})", source, line) from None
     board = document if isinstance(document, dict) else {}
+    listed = board.get("departures")
+    listed = listed.get("departure", []) if isinstance(listed, dict) else None
     if isinstance(graph := board.get("@graph"), list):
         for entry in graph:
-            yield departure(entry, source)
-    elif isinstance(listed := _listed(board), list):
-        left = most_written(len(content))
+            with items.item():
+                yield departure(entry)
+    elif isinstance(listed, list):
+        # It is written once, and its name is said of each departure.
+        if len(listed) * len(str(board.get("stationinfo"))) > most_written(len(content)):
+            raise InputError("the name of the station is too long", source)
         for entry in listed:
-            read = listed_departure(entry, board, source)
-            # The name of the station is written once, and is said of each departure.
-            left -= len(read.stop)
-            if left < 0:
-                raise InputError("the name of the station is too long", source)
-            yield read
+            with items.item():
+                yield listed_departure(entry, board)
     else:
         raise InputError("no liveboard: it has no @graph, and no list of departures", source)
 
 
-def _listed(board: Mapping[str, Any]) -> Any:
-    listed = board.get("departures")
-    return listed.get("departure", []) if isinstance(listed, dict) else None
-
-
-def listed_departure(entry: Any, board: Mapping[str, Any], source: str) -> Departure:
+def listed_departure(entry: Any, board: Mapping[str, Any]) -> Departure:
     """Read a departure of the API's own JSON."""
-    try:
-        scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
-        platform = entry.get("platform", "")
-        cancelled = str(entry.get("canceled")).lower() not in _NOT_CANCELLED
-        return departure(
-            {
-                "@id": entry["departureConnection"],
-                "stop": board["stationinfo"]["@id"],
-                "headsign": entry["station"],
-                "routeLabel": entry.get("vehicleinfo", {}).get("shortname") or entry["vehicle"],
-                "scheduledDepartureTime": scheduled,
-                "delay": "cancel" if cancelled else entry["delay"],
-                "platform": "" if platform == "?" else platform,
-            },
-            source,
-        )
-    except KeyError as error:
-        raise InputError(f"a departure without {error.args[0]!r}", source) from None
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise InputError(f"a malformed departure ({error})", source) from None
+    platform = entry.get("platform", "")
+    cancelled = str(entry.get("canceled")).lower() not in _NOT_CANCELLED
+    return departure(
+        {
+            "@id": entry["departureConnection"],
+            "stop": board["stationinfo"]["@id"],
+            "headsign": entry["station"],
+            "routeLabel": entry.get("vehicleinfo", {}).get("shortname") or entry["vehicle"],
+            "scheduledDepartureTime": format_instant(from_micros(int(entry["time"]) * 1_000_000)),
+            "delay": "cancel" if cancelled else entry["delay"],
+            "platform": "" if platform == "?" else platform,
+        }
+    )
 
 
-def departure(entry: Any, source: str) -> Departure:
+def departure(entry: Any) -> Departure:
     """Read one departure of a liveboard."""
-    try:
-        scheduled = entry["scheduledDepartureTime"]
-        parse_instant(scheduled)
-        delay = None if entry["delay"] == "cancel" else int(entry["delay"])
-        platform = entry["platform"] or ""
-        if not isinstance(platform, str):
-            raise ValueError(f"no platform: {platform!r}")
-        return Departure(
-            iri(entry["@id"]), iri(entry["stop"]), literal(entry["headsign"]),
-            literal(entry["routeLabel"]), v.date_time(scheduled), delay, platform,
-        )  # fmt: skip
-    except KeyError as error:
-        raise InputError(f"a departure without {error.args[0]!r}", source) from None
-    except (TypeError, ValueError, OverflowError, AttributeError, InstantError, TermError) as error:
-        raise InputError(f"a malformed departure ({error})", source) from None
+    scheduled = entry["scheduledDepartureTime"]
+    parse_instant(scheduled)
+    platform = entry["platform"] or ""
+    if not isinstance(platform, str):
+        raise ValueError(f"no platform: {platform!r}")
+    return Departure(
+        iri(entry["@id"]), iri(entry["stop"]), literal(entry["headsign"]),
+        literal(entry["routeLabel"]), v.date_time(scheduled),
+        None if entry["delay"] == "cancel" else int(entry["delay"]), platform,
+    )  # fmt: skip
 
 
 def from_millis(millis: int) -> datetime:

@@ -181,4 +181,10 @@ class Poller(Feed):
         for content in pages if self._paged else islice(pages, 1):
             if self._told is not None:
                 self._period = self._told(content, self._url)
-            yield from self._read(content, self._url)
+            try:
+                yield from self._read(content, self._url)
+            except InputError as error:
+                if not error.rest:
+                    raise
+                self._live.failed(str(error))
+                yield from error.rest

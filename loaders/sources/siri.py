@@ -7,20 +7,20 @@ named as in GTFS.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from annotations.errors import InstantError, TermError
+from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
 from annotations.namespaces import integer
 from annotations.nesting import bounded_statements
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
-from loaders.sources.base import last_values
+from loaders.sources.base import Items, last_values
 from loaders.sources.gtfs import GEO, GTFS
 
 # Reads XML of others: without document types, so that no entity can be declared.
@@ -85,14 +85,16 @@ class Siri:
     def __init__(self, base: str = SIRI_BASE) -> None:
         self._base = base
 
-    def read(self, content: bytes, source: str) -> tuple[Quad, ...]:
+    def read(self, content: bytes, source: str) -> Sequence[Quad]:
         """Return a message's statements; later ones replace earlier ones."""
+        items = Items("SIRI message", source)
         try:
             # What is said of a journey once is said of each of its calls.
-            statements = self._quads(_delivery(content, source))
-            return last_values(bounded_statements(statements, len(content)))
-        except (ValueError, TermError) as error:
+            statements = self._quads(_delivery(content, source), items)
+            quads = last_values(bounded_statements(statements, len(content)))
+        except NestingError as error:
             raise InputError(f"a malformed SIRI message ({error})", source) from None
+        return items.said(quads)
 
     def instant(self, content: bytes, source: str) -> datetime:
         delivery = _delivery(content, source)
@@ -105,19 +107,20 @@ class Siri:
         except InstantError:
             raise InputError(f"a SIRI message of no instant: {timestamp!r}", source) from None
 
-    def _quads(self, delivery: Element) -> Iterator[Quad]:
+    def _quads(self, delivery: Element, items: Items) -> Iterator[Quad]:
         for each in delivery:
             match _name(each):
                 case "EstimatedTimetableDelivery":
                     for journey in each.iter():
                         if _name(journey) == "EstimatedVehicleJourney":
-                            yield from self._journey(journey)
+                            yield from self._journey(journey, items)
                 case "VehicleMonitoringDelivery":
                     for activity in _children(each, "VehicleActivity"):
                         for journey in _children(activity, "MonitoredVehicleJourney"):
-                            yield from self._vehicle(journey)
+                            with items.item():
+                                yield from [*self._vehicle(journey)]
 
-    def _journey(self, journey: Element) -> Iterator[Quad]:
+    def _journey(self, journey: Element, items: Items) -> Iterator[Quad]:
         named = self._reference(journey)
         if named is None:
             return
@@ -127,7 +130,8 @@ class Siri:
         for kind in ("RecordedCall", "EstimatedCall"):
             for calls in _children(journey, f"{kind}s"):
                 for call in _children(calls, kind):
-                    yield from self._call(call, named, cancelled, label, destination)
+                    with items.item():
+                        yield from [*self._call(call, named, cancelled, label, destination)]
 
     def _call(
         self, call: Element, journey: tuple[str, ...], cancelled: bool, label: str, destination: str

@@ -76,6 +76,32 @@ def test_a_station_that_is_listed_twice_has_one_version() -> None:
     assert [q.object.partition("^")[0] for q in quads if "available" in q.predicate] == ['"2"']
 
 
+def test_what_publishers_leave_empty() -> None:
+    names: list[Any] = [[], None, [{"text": "Gate", "language": "en_US"}], [{"text": "Gate"}],
+                        [{"text": "Gate", "language": "English (US)"}]]  # fmt: skip
+    listed = [{"station_id": str(number), "name": name} for number, name in enumerate(names)]
+    labels = [line for line in sorted(said(document(stations=listed))) if "label" in line]
+    assert [line.rpartition(" ")[2] for line in labels] == ['"Gate"@en-us', '"Gate"', '"Gate"']
+    for nowhere in (None, ""):
+        assert not any("station>" in line for line in said(
+            document("3.0", vehicles=[{**VEHICLE, "station_id": nowhere}])
+        ))  # fmt: skip
+
+
+def test_malformed_items_are_left_out_of_a_poll() -> None:
+    wrong = [{"station_id": None}, {"station_id": "b", "capacity": "20"}, 7]
+    told: list[str] = []
+    live = LiveFeed(ManualClock(AT), Event(), told.append, 2)
+    with responses.RequestsMock() as mocked:
+        mocked.get(URL, body=document(stations=[*wrong, STATION]))
+        mocked.get(URL, body=document(stations=wrong))
+        bikes = Gbfs("urn:x/")
+        poller = Poller("gbfs", URL, bikes.read, bikes.lasting, requests.Session(), live)
+        (batch,) = poller.batches(None, None)
+    assert {quad.subject for quad in batch.quads} == {"<urn:x/stations/7>"}
+    assert told == [f"{URL}: a malformed GBFS document (no identifier: None) (and 2 more)"] * 2
+
+
 def test_the_ttl_is_the_label_and_the_period() -> None:
     clock = ManualClock(AT)
     with responses.RequestsMock() as mocked:
@@ -105,6 +131,9 @@ def test_recorded_documents(tmp_path: Any) -> None:
         (b"[]", "no object"),
         (b"{", "not JSON"),
         (document(stations=[{}]), "station_id"),
+        (document(stations=[{"station_id": None}]), "no identifier: None"),
+        (document(stations=[{"station_id": ""}]), "no identifier: ''"),
+        (document(stations=[STATION, {}]), "station_id"),
         (document(stations=[{"station_id": "a", "num_bikes_available": 1.5}]), "whole number: 1.5"),
         (document(stations=[{"station_id": "a", "is_renting": "yes"}]), "'yes'"),
         (document(stations=7), "malformed"),

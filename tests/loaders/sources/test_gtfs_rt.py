@@ -194,6 +194,10 @@ def test_alerts_and_what_they_are_about(schedule: Gtfs) -> None:
     }  # fmt: skip
     labels = [alerts(schedule, message, tag)["works"]["label"] for tag in ("nl-BE", "NL", "fr")]
     assert labels == ['"Werken"@nl', '"Werken"@nl', '"Works"@en']
+    spelled = new_message()
+    add_alert(spelled, nl_BE="Werken", en_GB="Works")
+    labels = [alerts(schedule, spelled, tag)["works"]["label"] for tag in ("en-gb", "en_US")]
+    assert labels == ['"Works"@en-gb'] * 2
     odd = new_message()
     add_alert(odd).header_text.translation.add(text="?", language="no tag")
     assert alerts(schedule, odd)["works"]["label"] == '"?"'

@@ -163,6 +163,15 @@ def test_what_the_api_calls_cancelled(value: object, cancelled: bool) -> None:
     assert (Term(f"<{T}delay>") in {quad.predicate for quad in quads}) != cancelled
 
 
+def test_a_malformed_departure_is_an_error_with_what_the_others_say() -> None:
+    board = listed("60")
+    good = read_liveboard(json.dumps(board).encode(), "d")
+    board["departures"]["departure"] += [{"time": 0}, 7]
+    with pytest.raises(InputError, match=r"^d: a departure without .* \(and 1 more\)") as caught:
+        read_liveboard(json.dumps(board).encode(), "d")
+    assert caught.value.rest == good
+
+
 def test_a_directory_that_is_no_recording(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no liveboard"):
         Irail(tmp_path)

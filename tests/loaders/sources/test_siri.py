@@ -155,6 +155,14 @@ def test_what_is_no_message(message: bytes, reason: str) -> None:
     assert reason in str(caught.value)
 
 
+def test_a_malformed_call_is_an_error_with_what_the_others_say() -> None:
+    with pytest.raises(InputError, match="an instant needs a time zone") as caught:
+        Siri().read(ET.replace(b"T08:10:00+01:00", b"T08:10:00"), "m.xml")
+    assert set(caught.value.rest) == {
+        quad for quad in Siri().read(ET, "m.xml") if "/day/20>" not in quad.subject
+    }
+
+
 def test_a_message_of_no_instant() -> None:
     with pytest.raises(InputError, match="of no instant: ''"):
         Siri().instant(b"<Siri><ServiceDelivery/></Siri>", "m.xml")
