@@ -300,20 +300,13 @@ def _check(described: Any, source: str) -> None:
                         f"not in {part[name][:_SHOWN]!r}",
                         source,
                     )
-            for form in _texts(part.get("format")):
-                if len(form) > _MAX_FORMAT:
+            forms = part.get("format")
+            for form in forms.values() if isinstance(forms, dict) else [forms]:
+                if isinstance(form, str) and len(form) > _MAX_FORMAT:
                     raise InputError(
                         f"no CSVW metadata: a format of {len(form)} characters", source
                     )
             waiting.extend(part.values())
-
-
-def _texts(form: Any) -> Iterator[str]:
-    yield from (
-        each
-        for each in (form.values() if isinstance(form, dict) else [form])
-        if isinstance(each, str)
-    )
 
 
 def file_beside(metadata: InputPlace, url: str) -> InputPlace:

@@ -6,9 +6,11 @@ structures become literals. Remote contexts are not fetched: give them as a file
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import pyoxigraph as ox
 
@@ -17,8 +19,10 @@ from annotations.instants import parse_instant
 from annotations.namespaces import RDF, XSD
 from annotations.nesting import check_nesting
 from annotations.terms import Quad, is_blank_node
+from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, json_in
+from loaders.sources.base import Items
 from loaders.sources.gtfs import GEO
 from tpf_server.store.static.ox_terms import read_quads
 from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
@@ -52,18 +56,17 @@ def reader_of_json(context: InputPlace | None) -> Callable[[bytes, str], list[Qu
 def quads_of_json(content: bytes, source: str, base: str | None) -> list[Quad]:
     """Parse JSON-LD; without a base, relative IRIs are refused."""
     try:
-        parsed = read_quads(content, ox.RdfFormat.JSON_LD, base=base or NOWHERE)
-        quads = [_named(quad, source) for quad in parsed]
+        quads = list(read_quads(content, ox.RdfFormat.JSON_LD, base=base or NOWHERE))
     except NestingError as error:
         raise InputError(error.reason, source, error.line) from None
-    except SyntaxError as error:
-        raise InputError(f"no JSON-LD ({error.msg})", source) from None
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"no JSON-LD ({error})", source) from None
-    for relative in filter(None, map(relative_iri, quads if base is None else ())):
-        raise InputError(f"a relative IRI: {relative!r}", source)
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"no JSON-LD ({getattr(error, 'msg', error)})", source) from None
+    for quad in quads:
+        if is_blank_node(quad.subject) or is_blank_node(quad.object):
+            # It would be another one with every poll.
+            raise InputError(f"a thing without an @id ({quad.predicate} of it)", source)
+        if base is None and (relative := relative_iri(quad)):
+            raise InputError(f"a relative IRI: {relative!r}", source)
     return quads
 
 
@@ -77,25 +80,17 @@ def context_of(file: InputPlace) -> Any:
 
 def _with_context(content: bytes, context: Any, source: str) -> bytes:
     document = json.loads(content)
-    entries = document if isinstance(document, list) else [document]
+    entries = _listed(document)
     if not all(isinstance(entry, dict) for entry in entries):
         raise InputError("no JSON-LD (an entry is not an object)", source)
     if isinstance(document, list):
         return _in_context(context, entries)
-    own = document.get("@context", [])
-    both = [context, *(own if isinstance(own, list) else [own])]
+    both = [context, *_listed(document.get("@context", []))]
     return json.dumps({**document, "@context": both}).encode()
 
 
 def _in_context(context: Any, nodes: list[Any]) -> bytes:
     return json.dumps({"@context": context, "@graph": nodes}).encode()
-
-
-def _named(quad: Quad, source: str) -> Quad:
-    if is_blank_node(quad.subject) or is_blank_node(quad.object):
-        # It would be another one with every poll.
-        raise InputError(f"a thing without an @id ({quad.predicate} of it)", source)
-    return quad
 
 
 DEFAULT_CONTEXT = "https://uri.etsi.org/ngsi-ld/default-context/"
@@ -105,17 +100,11 @@ _CORE_TERMS = {
     for name in ("location", "observationSpace", "operationSpace")
 }
 _GEOJSON = "http://www.opengis.net/ont/geosparql#geoJSONLiteral"
-_GEOMETRIES = (
-    "Point",
-    "LineString",
-    "Polygon",
-    "MultiPoint",
-    "MultiLineString",
-    "MultiPolygon",
-)
+_GEOMETRIES = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
 _OF_THE_SYSTEM = frozenset(
     {"@context", "id", "type", "scope", "createdAt", "modifiedAt", "deletedAt", "expiresAt"}
 )
+_NOT_IN_IRIS = re.compile(r'[\x00-\x20<>"{}|\\^`]')
 _FAR = 1e6
 """No degree is beyond; nor is a whole number that no decimal is made of."""
 _NOTHING = "urn:ngsi-ld:null"
@@ -130,35 +119,32 @@ class NgsiLd:
     def __init__(self, context: InputPlace | None = None) -> None:
         self._context = None if context is None else context_of(context)
 
-    def read(self, content: bytes, source: str) -> list[Quad]:
+    def read(self, content: bytes, source: str) -> Sequence[Quad]:
         """Parse the entities of an answer or a notification."""
         document = _parsed(content, source)
         # An entity's own context, else that of the document.
         around = document.get("@context") if isinstance(document, dict) else None
-        without, having = [], []
-        for entity in _entities(document, source):
-            if "deletedAt" in entity:
+        without: list[Any] = []
+        having: list[Any] = []
+        items = Items("entity", source)
+        for entity in _entities(document):
+            if isinstance(entity, dict) and "deletedAt" in entity:
                 continue
-            if "@context" in entity:
-                own = _not_remote(entity["@context"], self._context is None, source)
-                node = _node(entity, source)
-                having.append({**node, "@context": [*own, node.get("@context", {})]})
-            else:
-                without.append(_node(entity, source))
+            with items.item():
+                node = _node(entity, source, [*_listed(self._context), *_listed(around)])
+                if "@context" in entity:
+                    own = _not_remote(entity["@context"], self._context is None, source)
+                    having.append({**node, "@context": [*own, node.get("@context", {})]})
+                else:
+                    without.append(node)
         contexts = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
         if self._context is not None:
             contexts.append(self._context)
-        shared = (
-            [*contexts, *_not_remote(around, self._context is None, source)]
-            if without
-            else contexts
-        )
-        documents = ((shared, without), (contexts, having))
-        return [
-            quad
-            for context, nodes in documents
-            for quad in quads_of_json(_in_context(context, nodes), source, None)
-        ]
+        quads = quads_of_json(_in_context(contexts, having), source, None)
+        if without:
+            contexts += _not_remote(around, self._context is None, source)
+            quads += quads_of_json(_in_context(contexts, without), source, None)
+        return items.said(quads)
 
     def instant(self, content: bytes, source: str) -> datetime:
         document = _parsed(content, source)
@@ -173,7 +159,7 @@ class NgsiLd:
 
 def _not_remote(context: Any, refuse: bool, source: str) -> list[Any]:
     results = []
-    for each in context if isinstance(context, list) else [context]:
+    for each in _listed(context):
         if isinstance(each, dict):
             results.append(each)
         elif isinstance(each, str) and refuse and not each.startswith(_CORE):
@@ -204,15 +190,21 @@ def _finite(text: str) -> float:
     return number
 
 
-def _entities(document: Any, source: str) -> list[dict[str, Any]]:
+def _entities(document: Any) -> list[Any]:
     if isinstance(document, dict) and document.get("type") == "Notification":
         document = document.get("data")
-    entities = document if isinstance(document, list) else [document]
-    for entity in entities:
-        if not isinstance(entity, dict) or not _is_uri(entity.get("id")) or "type" not in entity:
-            shown = json.dumps(entity)[:60]
-            raise InputError(f"no entity of NGSI-LD (an id that is a URI, a type): {shown}", source)
-    return entities
+    return _listed(document)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _name(text: str, contexts: list[Any]) -> str:
+    """Encode what no IRI may have, as a name ends one; a context may define it as a term."""
+    if any(isinstance(each, dict) and text in each for each in contexts):
+        return text
+    return _NOT_IN_IRIS.sub(lambda match: quote(match[0]), text)
 
 
 def _is_uri(text: Any) -> bool:
@@ -223,15 +215,24 @@ def _is_uri(text: Any) -> bool:
         return False
 
 
-def _node(entity: Mapping[str, Any], source: str) -> dict[str, Any]:
-    node: dict[str, Any] = {"@id": entity["id"], "@type": entity["type"]}
-    for name, value_ in entity.items():
-        if name in _OF_THE_SYSTEM or name.startswith("@"):
+def _node(entity: Any, source: str, contexts: list[Any]) -> dict[str, Any]:
+    types: list[Any] = _listed(entity.get("type")) if isinstance(entity, dict) else [None]
+    if not all(isinstance(each, str) for each in types) or not _is_uri(entity.get("id")):
+        shown = json.dumps(entity)[:60]
+        raise InputError(f"no entity of NGSI-LD (an id that is a URI, a type): {shown}", source)
+    contexts = [*contexts, *_listed(entity.get("@context"))]
+    node: dict[str, Any] = {"@id": entity["id"], "@type": [_name(each, contexts) for each in types]}
+    for title, told in entity.items():
+        if title in _OF_THE_SYSTEM or title.startswith("@"):
             continue
-        instances = value_ if isinstance(value_, list) and _are_attributes(value_) else [value_]
+        name = _name(title, contexts)
+        # The default one first: of several points, it is the latitude and longitude.
+        instances = (
+            sorted(told, key=lambda i: "datasetId" in i) if _are_attributes(told) else [told]
+        )
         values: list[Any] = []
         for each in instances:
-            point = _point(each) if name == "location" else None
+            point = _point(each) if name == "location" and GEO + "lat" not in node else None
             if isinstance(each, dict) and "vocab" in each and _content(each) is each["vocab"]:
                 # Terms of the @context: another name of the property has JSON-LD read them so.
                 terms = node.setdefault("@context", {})
@@ -249,10 +250,10 @@ def _node(entity: Mapping[str, Any], source: str) -> dict[str, Any]:
     return node
 
 
-def _are_attributes(value: list[Any]) -> bool:
-    return bool(value) and all(
-        isinstance(each, dict) and _content(each) is not each for each in value
-    )
+def _are_attributes(value: Any) -> bool:
+    attributes = value if isinstance(value, list) else []
+    are = [isinstance(each, dict) and _content(each) is not each for each in attributes]
+    return bool(are) and all(are)
 
 
 def _content(attribute: Any) -> Any:
@@ -280,7 +281,7 @@ def _values(attribute: Any, source: str) -> Iterator[dict[str, Any]]:
     value = _content(attribute)
     if isinstance(attribute, dict) and value is not attribute:
         if "object" in attribute or "objectList" in attribute:
-            for each in value if isinstance(value, list) else [value]:
+            for each in _listed(value):
                 target = each.get("object") if isinstance(each, dict) else each
                 if not _is_uri(target):
                     raise InputError(f"a relationship without an object: {attribute!r:.60}", source)
@@ -290,21 +291,28 @@ def _values(attribute: Any, source: str) -> Iterator[dict[str, Any]]:
         if "languageMap" in attribute:
             if not isinstance(value, dict):
                 raise InputError(f"a text without languages: {attribute!r:.60}", source)
-            for language, text in value.items():
-                if text == _NOTHING:
-                    continue
-                tag = {} if language in ("@none", "@null") else {"@language": language}
-                yield {"@value": text, **tag}
+            for language, texts in value.items():
+                tag = v.language_tag(language)
+                for text in _listed(texts):
+                    if text in (None, _NOTHING):
+                        continue
+                    if not isinstance(text, str):
+                        raise InputError(f"a text that is none: {attribute!r:.60}", source)
+                    yield {"@value": text, **({"@language": tag} if tag else {})}
             return
         if "json" in attribute:
             if value != _NOTHING:
                 yield _json(value, RDF + "JSON")
             return
-    for each in value if isinstance(value, list) else [value]:
+    for each in _listed(value):
         match each:
             case None | "urn:ngsi-ld:null":
                 continue
-            case {"@value": stated, "@type": str() as kind}:
+            case {"@value": _, "@type": "@json"}:
+                yield each
+            case {"@value": str() | int() | float() as stated, "@type": str() as kind} if (
+                not _NOT_IN_IRIS.search(kind)
+            ):
                 typed = XSD + {"DateTime": "dateTime", "Date": "date", "Time": "time"}.get(kind, "")
                 yield {"@value": stated, "@type": kind if typed == XSD else typed}
             case {"type": str() as kind} if kind in _GEOMETRIES:
@@ -316,8 +324,7 @@ def _values(attribute: Any, source: str) -> Iterator[dict[str, Any]]:
 
 
 def _vocabulary_terms(attribute: Mapping[str, Any], source: str) -> list[str]:
-    value = attribute["vocab"]
-    terms = value if isinstance(value, list) else [value]
+    terms = _listed(attribute["vocab"])
     if not all(isinstance(each, str) for each in terms):
         raise InputError(f"a VocabProperty without terms: {attribute!r:.60}", source)
     return [each for each in terms if each != _NOTHING]

@@ -101,6 +101,62 @@ def test_several_instances_and_several_values() -> None:
     }  # fmt: skip
 
 
+def test_texts_in_languages() -> None:
+    texts = {"en_GB": ["coach", "bus", None], "no tag": "buss", "fr": None, "@none": "x"}
+    entity = {"id": BUS, "type": "Vehicle", "label": {"languageMap": texts}}
+    assert said(entity) == {
+        "rdf:type <Vehicle>", 'label "coach"@en-gb', 'label "bus"@en-gb', 'label "buss"',
+        'label "x"',
+    }  # fmt: skip
+
+
+def test_names_that_no_iri_may_have(tmp_path: Path) -> None:
+    entity = {"id": BUS, "type": ["City Bus"], "free seats": 3, "free {x}": {"vocab": "none"}}
+    assert said(entity) == {
+        "rdf:type <City%20Bus>", 'free%20seats "3"^^integer', "free%20%7Bx%7D <none>",
+    }  # fmt: skip
+    terms = {"free seats": "http://e/#free", "City Bus": "http://e/Bus"}
+    file = tmp_path / "context.json"
+    file.write_text(json.dumps({"@context": terms}))
+    del entity["free {x}"]
+    expected = {"rdf:type <http://e/Bus>", 'free "3"^^integer'}
+    assert said(entity, file) == said({**entity, "@context": [CORE, terms]}) == expected
+
+
+def test_of_several_places_none_is_lost() -> None:
+    places: list[Any] = [{"value": {"type": "Point", "coordinates": [n, n]}} for n in (1, 2)]
+    places[0]["datasetId"] = "urn:x:gps"
+    assert said({"id": BUS, "type": "Vehicle", "location": places}) == {
+        "rdf:type <Vehicle>", 'lat "2.0000000"^^decimal', 'long "2.0000000"^^decimal',
+        'https://uri.etsi.org/ngsi-ld/location "{\\"coordinates\\":[1,1],\\"type\\":\\"Point\\"}"'
+        "^^geoJSONLiteral",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        {"id": "bus7", "type": "Vehicle"},
+        {"id": BUS, "type": 7},
+        {"id": BUS, "type": "Vehicle", "label": {"languageMap": {"en": 7}}},
+        {"id": BUS, "type": "Vehicle", "@context": "http://elsewhere/c.jsonld"},
+    ],
+)
+def test_a_malformed_entity_is_an_error_with_what_the_others_say(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"^d: ") as caught:
+        said([NORMALISED, wrong])
+    assert list(caught.value.rest) == NgsiLd().read(json.dumps(NORMALISED).encode(), "d")
+
+
+@pytest.mark.parametrize(
+    "value", [{"@type": "a b", "@value": 3}, {"@type": "DateTime", "@value": None}]
+)
+def test_a_typed_value_that_is_none_is_json(value: Any) -> None:
+    (line,) = said({"id": BUS, "type": [], "p": {"value": value}})
+    assert line.endswith("^^JSON")
+
+
 def test_names_of_a_context(tmp_path: Path) -> None:
     file = tmp_path / "context.json"
     file.write_text(json.dumps({"@context": {"speed": "http://e/#v", "Vehicle": "http://e/Bus"}}))
