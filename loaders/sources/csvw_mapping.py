@@ -95,7 +95,7 @@ class CsvwColumn:
         self.value = _template(column.inherit("valueUrl"))
         self._separator = column.inherit("separator")
         self._type = column.inherit("datatype")
-        self._default = str(column.inherit("default") or "")
+        self.default = str(column.inherit("default") or "")
         self._pattern = _bounded(self._type)
         self._is_decimal = self._type is not None and issubclass(
             self._type.basetype, datatypes.decimal
@@ -133,7 +133,7 @@ class CsvwColumn:
             raise self._misfit(text, self._type.format) from None
         if read is None:
             return []
-        text = text or self._default
+        text = text or self.default
         if not isinstance(read, list):
             return [self._lexical(read, text)]
         texts = text.split(self._separator) if text else []
@@ -142,7 +142,7 @@ class CsvwColumn:
                 f"the column {self.title} has {len(texts)} values, of which {len(read)} are read"
             )
         return [
-            self._lexical(value, each or self._default)
+            self._lexical(value, each or self.default)
             for value, each in zip(read, texts, strict=True)
             if value is not None
         ]
@@ -359,8 +359,11 @@ class MappedTable:
                         return
                     header = heads[-1][1]
                 columns = self._positioned(header, source)
+                # A line without cells is none of a table.
+                has_defaults = any(column.default for _, column in columns)
                 for number, (line, texts) in enumerate(rows, start=1):
-                    if (number - 1) % shares == share and any(texts):
+                    said = any(texts) or (texts and has_defaults)
+                    if said and (number - 1) % shares == share:
                         yield self._row(number, line, texts, columns, source, scope)
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None

@@ -286,6 +286,16 @@ def test_defaults(tmp_path: Path, column: dict[str, Any], values: list[str]) -> 
     assert objects(tmp_path, column, "1,x;;y\n2,\n") == values
 
 
+@pytest.mark.parametrize(
+    ("default", "values"), [("none", ['"x"', '"none"', '"y"']), ("", ['"x"', '"y"'])]
+)
+def test_a_row_of_empty_cells_has_its_defaults(
+    tmp_path: Path, default: str, values: list[str]
+) -> None:
+    column = {"name": "kind", "default": default}
+    assert objects(tmp_path, column, "1,x\n,\n\n2,y\n") == values
+
+
 def test_a_column_without_name_is_called_by_its_encoded_title(tmp_path: Path) -> None:
     schema = {
         "aboutUrl": "room/{Room%20name}",
