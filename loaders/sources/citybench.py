@@ -238,11 +238,15 @@ class CityBench(LatestReadings):
         first = start
         if first is None and (stream == LOCATIONS or self.period is not None):
             first = self._first()
+        latest = None
         for number, (at, row) in enumerate(self._rows(stream, first), start=1):
             instant = at
             if self.period is not None:
                 assert first is not None
                 instant = first + (number - 1) * self.period
+            if latest is not None and instant < latest:
+                continue  # the sensor has said something newer
+            latest = instant
             if until is not None and instant >= until:
                 return
             if start is None or instant >= start:
@@ -256,7 +260,7 @@ class CityBench(LatestReadings):
         self, stream: str, first: datetime | None
     ) -> Iterator[tuple[datetime, Mapping[str, str]]]:
         path = self._files[stream]
-        with path.open(encoding="utf-8", newline="") as text:
+        with path.open(encoding="utf-8-sig", newline="") as text:
             if stream == LOCATIONS:
                 assert first is not None
                 for number, line in lines_of(text, str(path)):

@@ -318,7 +318,7 @@ class Flights(Feed):
     def _open(self, name: str) -> Iterator[io.TextIOBase]:
         plain = self.directory / name
         if plain.is_file() or name != "flights.csv":
-            with plain.open(encoding="utf-8", newline="") as text:
+            with plain.open(encoding="utf-8-sig", newline="") as text:
                 yield text
             return
         zipped = self.directory / _ZIPPED
@@ -326,7 +326,7 @@ class Flights(Feed):
             if name not in opened.namelist():
                 raise InputError(f"holds no {name}", str(zipped))
             with member(opened, name) as raw:
-                yield io.TextIOWrapper(raw, encoding="utf-8", newline="")
+                yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 
 
 _ZIPPED = "flights.csv.zip"

@@ -54,9 +54,9 @@ class Tables:
             if missing := [column for column in columns if column not in header]:
                 raise InputError(f"no column {', '.join(missing)}", source, 1)
             for line, row in table:
-                if row:
+                values = [value.strip() for value in row]
+                if any(values):
                     # Rows may be shorter: empty values at the end may be left out.
-                    values = [value.strip() for value in row]
                     values += [""] * (len(header) - len(values))
                     yield line, dict(zip(header, values, strict=False))
 

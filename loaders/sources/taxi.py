@@ -136,7 +136,7 @@ class Taxi(Feed):
                 zipped = raw.read(2) == b"\x1f\x8b"
                 raw.seek(0)
                 source = gzip.GzipFile(fileobj=raw) if zipped else raw
-                yield io.TextIOWrapper(source, encoding="utf-8", newline="")
+                yield io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
         except (EOFError, zlib.error, OSError) as error:
             raise InputError(str(error), str(self.path)) from error
 

@@ -117,6 +117,15 @@ def test_the_feed_tells_the_latest_of_every_sensor(city: Path) -> None:
     assert [b.at for b in source.batches(batches[1].at, batches[2].at)] == [batches[1].at]
 
 
+def test_a_row_that_comes_late_is_left_out(city: Path) -> None:
+    lines = FILES["AarhusTrafficData1"].splitlines()
+    text = "\ufeff" + "\n".join([*lines, lines[1], lines[2].replace("07:05", "07:10")])
+    (city / "streams" / "AarhusTrafficData1.csv").write_text(text)
+    told = list(CityBench(city).readings("AarhusTrafficData1", None, None))
+    assert [f"{each.at:%H:%M}" for each in told] == ["07:00", "07:05", "07:10"]
+    assert all(batch.at < batch.until for batch in CityBench(city).batches(None, None))
+
+
 def test_rows_at_a_period_of_ones_own(city: Path) -> None:
     source = CityBench(city, period=timedelta(seconds=1))
     assert [r.at for r in source.readings("AarhusWeatherData0", None, None)] == [

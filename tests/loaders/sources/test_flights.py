@@ -111,6 +111,8 @@ def test_static_facts(tmp_path: Path) -> None:
     path = write_flights(
         tmp_path, ["2013-01-01,515,2,UA,1545,EWR,IAH", "2013-07-01,5,,AA,7,EWR,XXX"]
     )
+    for file in path.iterdir():
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
     source = Flights(path)
     triples = [t.triple for piece in source.pieces(2) for t in source.quads(piece)]
     assert len(triples) == len(set(triples)) == 2 * 3 + 2 * 5 + 2 * 8

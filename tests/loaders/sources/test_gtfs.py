@@ -160,6 +160,12 @@ def test_stops_routes_and_trips(tmp_path: Path) -> None:
     assert sum(triple.predicate == latitude for triple in triples) == 2
 
 
+def test_a_row_of_empty_cells_is_no_stop(tmp_path: Path) -> None:
+    source = Gtfs(write(tmp_path / "feed", stops=FEED["stops.txt"] + ",,,,,\n  \n\n"))
+    subjects = {quad.subject for piece in source.pieces(1) for quad in source.quads(piece)}
+    assert "<http://example.org/gtfs/stops/>" not in subjects
+
+
 def test_pieces_and_forms_say_the_same(tmp_path: Path) -> None:
     directory = write(tmp_path / "feed")
     with zipfile.ZipFile(tmp_path / "feed.zip", "w") as archive:

@@ -126,6 +126,11 @@ def test_vehicles_are_where_they_are() -> None:
     }  # fmt: skip
 
 
+def test_a_duration_may_have_all_its_parts() -> None:
+    whole = VM.replace(b"-PT1M30S", b"P0Y0M0DT0H1M30.000S")
+    assert said(whole)["vehicles/7"]["delay"] == "90"
+
+
 def test_when_a_message_was_made() -> None:
     at = datetime(2026, 1, 5, 7, tzinfo=UTC)
     assert [Siri().instant(each, "m") for each in (ET, VM)] == [at, at]

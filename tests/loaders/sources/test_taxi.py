@@ -46,6 +46,12 @@ def test_a_trip_in_the_terms_of_the_queries(trips: Path) -> None:
     }
 
 
+def test_a_mark_of_the_order_of_bytes_is_no_text(trips: Path) -> None:
+    said = list(Taxi(trips).quads("0/1"))
+    trips.write_bytes(b"\xef\xbb\xbf" + trips.read_bytes())
+    assert list(Taxi(trips).quads("0/1")) == said
+
+
 def test_trips_hold_for_a_while_after_their_end(trips: Path) -> None:
     source = Taxi(trips, holds=5 * MINUTE)
     first, second = source.batches(None, None)
