@@ -197,7 +197,7 @@ def listed_departure(entry: Any, board: Mapping[str, Any]) -> Departure:
             "@id": entry["departureConnection"],
             "stop": board["stationinfo"]["@id"],
             "headsign": entry["station"],
-            "routeLabel": entry.get("vehicleinfo", {}).get("shortname") or entry["vehicle"],
+            "routeLabel": (entry.get("vehicleinfo") or {}).get("shortname") or entry["vehicle"],
             "scheduledDepartureTime": format_instant(from_micros(int(entry["time"]) * 1_000_000)),
             "delay": "cancel" if cancelled else entry["delay"],
             "platform": "" if platform == "?" else platform,

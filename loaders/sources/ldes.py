@@ -66,6 +66,7 @@ _MEMBER: Final = Term(f"<{TREE}member>")
 _VIEW: Final = Term(f"<{TREE}view>")
 _RELATION: Final = Term(f"<{TREE}relation>")
 _NODE: Final = Term(f"<{TREE}node>")
+_CLASS: Final = Term(f"<{TREE}Node>")
 _NAMES: Final = (
     "timestampPath", "versionOfPath", "versionDeletePath", "versionDeleteObject", "immutable",
 )  # fmt: skip
@@ -118,7 +119,8 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     for quad in quads:
         if quad.predicate in stated:
             properties.setdefault(stated[quad.predicate], quad.object)
-    if not (names or targets or views or properties):
+    is_node = any(quad.object == _CLASS for quad in quads)
+    if not (names or targets or views or properties or is_node):
         raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
     members: list[Member] = []
     left = most_written(len(content))

@@ -186,5 +186,5 @@ class Poller(Feed):
             except InputError as error:
                 if not error.rest:
                     raise
-                self._live.failed(str(error))
+                self._live.failed(f"{error}; the rest is read")
                 yield from error.rest

@@ -157,7 +157,7 @@ def test_malformed_documents_are_named(tmp_path: Path, content: str, message: st
 def test_what_the_api_calls_cancelled(value: object, cancelled: bool) -> None:
     board = listed("60")
     (said,) = board["departures"]["departure"]
-    said |= {"canceled": value, "platform": None}
+    said |= {"canceled": value, "platform": None, "vehicleinfo": None}
     quads = read_liveboard(json.dumps(board).encode(), "d")
     assert (Quad(Term(f"<{DEPARTURE}>"), Term(f"<{T}status>"), CANCELLED) in quads) == cancelled
     assert (Term(f"<{T}delay>") in {quad.predicate for quad in quads}) != cancelled

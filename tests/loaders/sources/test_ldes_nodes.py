@@ -1,7 +1,7 @@
 """Nodes of event streams as they are parsed."""
 
 from annotations.terms import Term, Triple, triple_term
-from loaders.sources.ldes import read_node
+from loaders.sources.ldes import LdesNode, read_node
 
 NODE = b"""
 @prefix tree: <https://w3id.org/tree#> .
@@ -19,3 +19,8 @@ def test_a_member_keeps_triple_terms_with_the_names_of_their_nodes() -> None:
     expected = triple_term(Triple(Term("<urn:b>"), Term("<urn:knows>"), node))
     assert said[Term("<urn:said>")] == expected
     assert {quad.subject for quad in member.quads} == {"<urn:a>", node}
+
+
+def test_a_node_may_be_empty() -> None:
+    node = b"<> a <https://w3id.org/tree#Node> ."
+    assert read_node(node, "text/turtle", "http://example.org/node") == LdesNode()
