@@ -359,11 +359,9 @@ class MappedTable:
                         return
                     header = heads[-1][1]
                 columns = self._positioned(header, source)
-                # A line without cells is none of a table.
                 has_defaults = any(column.default for _, column in columns)
                 for number, (line, texts) in enumerate(rows, start=1):
-                    said = any(texts) or (texts and has_defaults)
-                    if said and (number - 1) % shares == share:
+                    if (number - 1) % shares == share and (any(texts) or (texts and has_defaults)):
                         yield self._row(number, line, texts, columns, source, scope)
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None

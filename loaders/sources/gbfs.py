@@ -96,9 +96,8 @@ class Gbfs:
     def read(self, content: bytes, source: str) -> Sequence[Quad]:
         data = _document(content, source).get("data")
         kind = next((each for each in _KINDS if isinstance(data, dict) and each in data), None)
-        if kind is None:
+        if kind is None or not isinstance(data, dict):
             raise InputError(f"{_what_it_is(data)}, but neither {' nor '.join(_KINDS)}", source)
-        assert isinstance(data, dict)
         if not isinstance(data[kind], list):
             raise InputError(f"a malformed GBFS document (its {kind} are no list)", source)
         items = Items("GBFS document", source)
@@ -146,10 +145,8 @@ def _document(content: bytes, source: str) -> Mapping[str, Any]:
 def _what_it_is(data: Any) -> str:
     """Name the documents that a list of feeds leads to."""
     lists = [data, *data.values()] if isinstance(data, dict) else []
-    feeds = next(
-        (each["feeds"] for each in lists if isinstance(each, dict) and "feeds" in each), None
-    )
-    if not isinstance(feeds, list):
+    found = [each["feeds"] for each in lists if isinstance(each, dict) and "feeds" in each]
+    if not found or not isinstance(found[0], list):
         return "a GBFS document"
-    urls = [str(each.get("url")) for each in feeds if isinstance(each, dict)]
+    urls = [str(each.get("url")) for each in found[0] if isinstance(each, dict)]
     return f"a list of feeds ({', '.join(urls)[:500]})"

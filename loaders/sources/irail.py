@@ -20,13 +20,12 @@ from annotations.nesting import most_written
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
-from loaders.places import InputPlace, content_of, input_place, names_below
+from loaders.places import InputPlace, content_of, input_place, names_below, parsed_json
 from loaders.sources.base import FeedBatch, Items, last_values, size_of
 from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
 
 _NOT_CANCELLED = frozenset({"0", "", "no", "none", "false"})
-"""Texts, and values of JSON as texts."""
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
 
 
@@ -160,16 +159,13 @@ def departures(content: bytes, source: str) -> Sequence[Departure]:
 
 
 def _departures(content: bytes, source: str, items: Items) -> Iterator[Departure]:
+    document = parsed_json(content, source)
     try:
-        document = json.loads(content)
         if b"\\" in content:
             # Half of a pair of escapes is no character.
             json.dumps(document, ensure_ascii=False).encode()
-    except RecursionError:
-        raise InputError("not JSON (nested too deeply)", source) from None
-    except ValueError as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(f"not JSON ({error})", source, line) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({error})", source) from None
     board = document if isinstance(document, dict) else {}
     listed = board.get("departures")
     listed = listed.get("departure", []) if isinstance(listed, dict) else None

@@ -119,8 +119,7 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     for quad in quads:
         if quad.predicate in stated:
             properties.setdefault(stated[quad.predicate], quad.object)
-    is_node = any(quad.object == _CLASS for quad in quads)
-    if not (names or targets or views or properties or is_node):
+    if not (names or targets or views or properties or any(q.object == _CLASS for q in quads)):
         raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
     members: list[Member] = []
     left = most_written(len(content))

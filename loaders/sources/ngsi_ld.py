@@ -124,10 +124,10 @@ class NgsiLd:
         document = _parsed(content, source)
         # An entity's own context, else that of the document.
         around = document.get("@context") if isinstance(document, dict) else None
-        without: list[Any] = []
-        having: list[Any] = []
+        without, having = list[Any](), list[Any]()
         items = Items("entity", source)
-        for entity in _entities(document):
+        is_notice = isinstance(document, dict) and document.get("type") == "Notification"
+        for entity in _listed(document.get("data") if is_notice else document):
             if isinstance(entity, dict) and "deletedAt" in entity:
                 continue
             with items.item():
@@ -190,12 +190,6 @@ def _finite(text: str) -> float:
     return number
 
 
-def _entities(document: Any) -> list[Any]:
-    if isinstance(document, dict) and document.get("type") == "Notification":
-        document = document.get("data")
-    return _listed(document)
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -227,9 +221,8 @@ def _node(entity: Any, source: str, contexts: list[Any]) -> dict[str, Any]:
             continue
         name = _name(title, contexts)
         # The default one first: of several points, it is the latitude and longitude.
-        instances = (
-            sorted(told, key=lambda i: "datasetId" in i) if _are_attributes(told) else [told]
-        )
+        several = _are_attributes(told)
+        instances = sorted(told, key=lambda each: "datasetId" in each) if several else [told]
         values: list[Any] = []
         for each in instances:
             point = _point(each) if name == "location" and GEO + "lat" not in node else None

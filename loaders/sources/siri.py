@@ -13,7 +13,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from annotations.errors import InstantError, NestingError
+from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.namespaces import integer
 from annotations.nesting import bounded_statements
@@ -88,12 +88,11 @@ class Siri:
     def read(self, content: bytes, source: str) -> Sequence[Quad]:
         """Return a message's statements; later ones replace earlier ones."""
         items = Items("SIRI message", source)
-        try:
+        quads: Sequence[Quad] = ()
+        with items.item():
             # What is said of a journey once is said of each of its calls.
             statements = self._quads(_delivery(content, source), items)
             quads = last_values(bounded_statements(statements, len(content)))
-        except NestingError as error:
-            raise InputError(f"a malformed SIRI message ({error})", source) from None
         return items.said(quads)
 
     def instant(self, content: bytes, source: str) -> datetime:
