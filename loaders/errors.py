@@ -24,12 +24,20 @@ class LoaderError(Exception):
 
 
 class InputError(LoaderError, ValueError):
-    """An input that is missing or malformed."""
+    """An input that is missing or malformed.
 
-    rest: Sequence[Quad] = ()
-    """What a document says besides its malformed items."""
+    Args:
+        rest: what a document says besides its malformed items.
+    """
 
-    def __init__(self, message: str, source: str | None = None, line: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        source: str | None = None,
+        line: int | None = None,
+        rest: Sequence[Quad] = (),
+    ) -> None:
+        self.rest = rest
         self.source = source
         self.line = line
         location = "" if source is None else source if line is None else f"{source}, line {line}"

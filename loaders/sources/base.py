@@ -104,15 +104,12 @@ class Items:
             fault = lacks if isinstance(error, KeyError) else f"a malformed {self._name} ({error})"
             self._errors.append(InputError(fault, self._source))
 
-    def said(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        """Return what the items say; `InputError` with it where some are malformed."""
+    def result(self, quads: Sequence[Quad]) -> Sequence[Quad]:
+        """Return their quads; `InputError` with these in `rest` where items are malformed."""
         if not self._errors:
             return quads
         error, others = self._errors[0], len(self._errors) - 1
-        if others:
-            error = InputError(f"{error} (and {others} more)")
-        error.rest = quads
-        raise error
+        raise InputError(f"{error} (and {others} more)" if others else str(error), rest=quads)
 
 
 class StaticSource(Protocol):

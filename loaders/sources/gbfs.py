@@ -106,7 +106,7 @@ class Gbfs:
             with items.item():
                 quads += [*self._quads(kind, thing)]
         # What is listed twice has one version.
-        return items.said(last_values(quads))
+        return items.result(last_values(quads))
 
     def instant(self, content: bytes, source: str) -> datetime:
         updated = _document(content, source).get("last_updated")

@@ -145,7 +145,7 @@ def read_liveboard(content: bytes, source: str) -> Sequence[Quad]:
     """Return all statements of a liveboard, for a `Poller`."""
     items = Items("departure", source)
     listed = _departures(content, source, items)
-    return items.said(
+    return items.result(
         last_values(quad for each in listed for quad in (*each.static(), *each.dynamic()))
     )
 
@@ -154,7 +154,7 @@ def departures(content: bytes, source: str) -> Sequence[Departure]:
     """Return the departures of a liveboard, in either form."""
     items = Items("departure", source)
     listed = list(_departures(content, source, items))
-    items.said(())
+    items.result(())
     return listed
 
 

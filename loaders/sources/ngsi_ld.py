@@ -144,7 +144,7 @@ class NgsiLd:
         if without:
             contexts += _not_remote(around, self._context is None, source)
             quads += quads_of_json(_in_context(contexts, without), source, None)
-        return items.said(quads)
+        return items.result(quads)
 
     def instant(self, content: bytes, source: str) -> datetime:
         document = _parsed(content, source)

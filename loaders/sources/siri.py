@@ -93,7 +93,7 @@ class Siri:
             # What is said of a journey once is said of each of its calls.
             statements = self._quads(_delivery(content, source), items)
             quads = last_values(bounded_statements(statements, len(content)))
-        return items.said(quads)
+        return items.result(quads)
 
     def instant(self, content: bytes, source: str) -> datetime:
         delivery = _delivery(content, source)
