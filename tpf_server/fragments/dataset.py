@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from annotations.methods.base import NAMED_GRAPHS, FactPattern, Part
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
@@ -113,6 +114,12 @@ class OpenDataset:
         return self.live is not None and (
             PLAIN in self.settings.views or self.settings.annotation == PLAIN
         )
+
+    def in_both(self, snapshot: Snapshot) -> frozenset[Quad]:
+        """Return the static quads that are live, too."""
+        own = Part(FactPattern(), attrgetter("quad"))
+        hidden = self.overlap.hidden(EVERYTHING, (own,), snapshot) if self.overlap else ()
+        return frozenset([quad for _, quad in hidden])
 
     def close(self) -> None:
         if self.overlap is not None:

@@ -12,7 +12,7 @@ from annotations.instants import instant_term
 from annotations.labels import Labelling
 from annotations.methods.base import FactPattern
 from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
-from annotations.terms import Term, Triple, is_iri, literal
+from annotations.terms import Quad, Term, Triple, is_iri, literal
 from tpf_client.map_tiles import map_tiles
 from tpf_client.page_files import Example, PageFiles, PageSettings, read_example
 from tpf_server.errors import NotFoundError
@@ -22,6 +22,9 @@ from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
 from tpf_server.settings import Settings, example_files
+from tpf_server.store.live.store import LiveStore
+from tpf_server.store.protocols import Snapshot
+from tpf_server.store.static.columnar import ColumnarStore
 from tpf_server.web.html import render, sparkline
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.problems import rdf_answer
@@ -63,6 +66,7 @@ class _CatalogEntry(NamedTuple):
     views: list[Endpoint]
     static: int
     live: int | None
+    in_both: int
     modified: datetime | None
     updates: Sequence[int] = ()
     parts: Sequence[_LivePart] = ()
@@ -101,7 +105,8 @@ def _dataset(entry: _CatalogEntry) -> Iterator[Triple]:
     yield from about_dataset(endpoint)
     if entry.modified is not None:
         yield Triple(iri, _dct("modified"), instant_term(entry.modified))
-    yield Triple(iri, Term(f"<{VOID}triples>"), integer(entry.static + (entry.live or 0)))
+    triples = entry.static + (entry.live or 0) - entry.in_both
+    yield Triple(iri, Term(f"<{VOID}triples>"), integer(triples))
     yield Triple(iri, Term(f"<{VOID}subset>"), Term(f"<{endpoint.url}>"))
     yield from _live_parts(entry)
     yield Triple(iri, _dcat("landingPage"), Term(f"<{endpoint.url}>"))
@@ -175,6 +180,16 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
     return response
 
 
+def _parts(
+    static: ColumnarStore | None, live: LiveStore, snapshot: Snapshot, in_both: Iterable[Quad]
+) -> Iterator[_LivePart]:
+    twice = Counter([quad.predicate for quad in in_both])
+    for predicate, count, updates in live.predicates(snapshot):
+        alike = EVERYTHING._replace(predicate=predicate)
+        still = 0 if static is None else static.count(alike) - twice[predicate]
+        yield _LivePart(predicate, still + count, count, updates)
+
+
 def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
     endpoints = site.endpoints(base)
     now = site.clock.now()
@@ -182,13 +197,11 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
         static, live = dataset.static, dataset.live
         snapshot = None if live is None else live.current(now)
         instants = [None if static is None else static.modified]
-        parts, labellings = list[_LivePart](), list[str]()
+        parts, labellings, in_both = list[_LivePart](), list[str](), frozenset[Quad]()
         if live is not None and snapshot is not None:
             instants.append(live.modified(snapshot))
-            for predicate, count, updates in live.predicates(snapshot):
-                alike = EVERYTHING._replace(predicate=predicate)
-                still = 0 if static is None else static.count(alike)
-                parts.append(_LivePart(predicate, still + count, count, updates))
+            in_both = dataset.in_both(snapshot)
+            parts += _parts(static, live, snapshot, in_both)
             kinds: tuple[Labelling, ...] = ("expiration", "interval")
             labellings += [k for k in kinds if live.count(FactPattern(labelling=k), snapshot)]
         yield _CatalogEntry(
@@ -196,6 +209,7 @@ def _entries(site: Site, base: str) -> Iterator[_CatalogEntry]:
             [endpoints[f"{name}/{view}"] for view in dataset.views],
             0 if static is None else static.count(EVERYTHING),
             None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
+            len(in_both),
             max((min(each, now) for each in instants if each is not None), default=None),
             () if live is None else live.updates(now),
             parts,
@@ -247,14 +261,17 @@ def vocabulary(
     for dataset, endpoint in datasets:
         prefixes |= endpoint.prefixes
         static, live = dataset.static, dataset.live
+        counts = {} if static is None else dict(static.frequent())
         if static is not None:
-            predicates.update(dict(static.frequent()))
             classes.update(dict(static.frequent(RDF_TYPE)))
         snapshot = None if live is None else live.current(now)
         if live is not None and snapshot is not None:
-            predicates.update({each: count for each, count, _ in live.predicates(snapshot)})
+            in_both = dataset.in_both(snapshot)
+            parts = _parts(static, live, snapshot, in_both)
+            counts |= {each.predicate: each.facts for each in parts if each.facts}
             typed = live.facts(FactPattern(predicate=RDF_TYPE), snapshot, 0, _TYPED)
-            classes.update(fact.quad.object for fact in typed)
+            classes.update(fact.quad.object for fact in typed if fact.quad not in in_both)
+        predicates.update(counts)
 
     def named(counts: Counter[Term]) -> list[tuple[str, int]]:
         return [(term[1:-1], count) for term, count in counts.most_common() if is_iri(term)]

@@ -4,8 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from annotations.labels import Expiration, Interval
+from annotations.namespaces import RDF_TYPE, VOID, integer
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable
-from tests.support.served import HYDRA, NOON, TMP, Served, quad
+from tests.support.served import HYDRA, NOON, TMP, Served, parse, quad
 
 STATIC = [quad(f"t{n}", "platform", '"1"') for n in range(10)]
 SOON = Expiration(NOON + timedelta(seconds=8))
@@ -24,6 +25,22 @@ def test_they_show_once_on_pages_of_any_size(tmp_path: Path) -> None:
             assert sorted(rows) == sorted([*STATIC, quad("t5", "platform", '"2"')])
         served.clock.advance_to(SOON.end)
         assert sorted(served.fragment("trains")) == sorted(STATIC)
+
+
+def test_the_catalogue_and_the_words_count_them_once(tmp_path: Path) -> None:
+    kinds = [quad(f"t{n}", "a", "Train")._replace(predicate=RDF_TYPE) for n in range(4)]
+    with Served(tmp_path, [*STATIC, *kinds[:3]]) as served:
+        for n in (0, 3, 20):
+            served.publish((quad(f"t{n}", "platform", '"1"'), SOON))
+        served.publish(*[(kind, SOON) for kind in kinds[2:]])
+        rows = parse(served.get("", "text/turtle").content, "text/turtle")
+        counts = [row for row in rows if row.predicate == f"<{VOID}triples>"]
+        told = {row.subject.rpartition("?predicate=")[2]: row.object for row in counts}
+        assert sorted(told.values()) == sorted([integer(15), integer(11), integer(4)])
+        words = served.get("query/words.json").json()
+        platform = quad("t0", "platform", '"1"').predicate[1:-1]
+        assert words["predicates"] == [[platform, 11], [RDF_TYPE[1:-1], 4]]
+        assert [count for _, count in words["classes"]] == [4]
 
 
 def test_history_and_snapshots(tmp_path: Path) -> None:
