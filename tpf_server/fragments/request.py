@@ -21,9 +21,10 @@ from annotations.terms import (
     is_variable,
     literal,
     literal_parts,
+    read_triple_term,
 )
 from tpf_server.errors import RequestError, TermSyntaxError
-from tpf_server.fragments.pattern import PatternReader, Skolemizer
+from tpf_server.fragments.pattern import PatternReader, Skolemizer, names_blank_node
 from tpf_server.store.protocols import Snapshot
 
 # The ``values`` parameter of bindings-restricted fragments (brTPF).
@@ -44,10 +45,11 @@ from tpf_server.store.protocols import Snapshot
 _HEAD = re.compile(r"\s*\(([\s\w?]*)\)\s*\{")
 _NAME = re.compile(r"\?\w+")
 _WORD = re.compile(
-    r"\s*+(?:([()}])|(UNDEF)|(<[^<>\x00-\x20]*+>|"
+    r"\s*+(?:([()}])|(UNDEF)|(<<\(|<[^<>\x00-\x20]*+>|"
     r'"(?:[^"\\]++|\\.)*+"(?:@[A-Za-z0-9-]++|\^\^<[^<>\x00-\x20]*+>)?))\s*+',
     re.DOTALL,
 )
+_IN_TRIPLE_TERM = re.compile(r'<<\(|\)>>|<[^<>\x00-\x20]*+>|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _SHOWN = 80
 """Characters of a malformed value that an error quotes."""
 
@@ -91,6 +93,10 @@ def _rows(
         if word is None:
             raise RequestError(f"values: not a term: {text[position : position + _SHOWN]!r}")
         mark, undefined, term = word.groups()
+        end = word.end()
+        if term == "<<(":
+            end = _end_of_triple_term(text, word.start(3))
+            term = text[word.start(3) : end]
         if mark == "}" and row is None and word.end() == len(text):
             return
         if mark == "(" and row is None:
@@ -102,11 +108,24 @@ def _rows(
             row.append(None if undefined else _term(term, skolemizer))
         else:
             raise RequestError(f"values: not expected: {text[position : position + _SHOWN]!r}")
-        position = word.end()
+        position = end
+
+
+def _end_of_triple_term(text: str, start: int) -> int:
+    depth = 0
+    for piece in _IN_TRIPLE_TERM.finditer(text, start):
+        depth += {"<<(": 1, ")>>": -1}.get(piece[0], 0)
+        if not depth:
+            return piece.end()
+    return len(text)
 
 
 def _term(text: str, skolemizer: Skolemizer) -> Term:
     try:
+        if text.startswith("<<("):
+            if names_blank_node(text):
+                raise TermError("a blank node has no name outside its page; ask for its IRI")
+            return skolemizer.restore(read_triple_term(text))
         if text[0] == "<":
             return skolemizer.restore(iri(text[1:-1]))
         lexical, language, datatype = literal_parts(text)

@@ -53,6 +53,24 @@ def test_rows_restrict_live_facts_and_pages_are_slices_of_all(served: Served) ->
         assert served.get(query).headers["Cache-Control"] == "public, max-age=7"
 
 
+def test_rows_may_have_triple_terms(tmp_path: Path) -> None:
+    inner = r'<<( <http://example.org/a> <http://example.org/p> "1 )>> \"<"@en )>>'
+    said = [
+        quad(f"s{n}", "says", f"<<( <{EX}a> <{EX}p> {inner if n else '_:b'} )>>") for n in (0, 1)
+    ]
+    with Served(tmp_path, said) as served:
+        shown = served.fragment("trains")
+        for row in shown:
+            assert served.fragment(path(f"(?object) {{({row.object})}}")) == [row]
+            assert served.fragment(
+                path(f"(?o ?subject){{(\n{row.object}{row.subject} )}}", "&object=?o")
+            ) == [row]
+        rows = " ".join(f"({row.object})" for row in shown)
+        assert sorted(served.fragment(path(f"(?object) {{{rows}}}"))) == sorted(shown)
+        for wrong in (f"<<( <{EX}a> <{EX}p> _:b )>>", f"<<( <{EX}a> <{EX}p> ", "<<( )>>", ")>>"):
+            assert served.get(path(f"(?object) {{({wrong})}}")).status_code == 400
+
+
 def test_the_form_announces_values_and_limit(shared: Served) -> None:
     page = shared.page("trains")
     (template,) = page.objects(HYDRA + "template")
