@@ -40,7 +40,7 @@ from tpf_server.web.site import Site
 PATCH_MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
 _N_QUADS = "application/n-quads"
 _LINE_END = re.compile(r"\r\n?|\n")
-_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]+<([^<>"\s]*)>[ \t]*\.?')
+_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]+(?:<([^<>"\s]*)>|"([^<>"\s]*)")[ \t]*\.?')
 _NO_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]*\.?')
 _TOKEN = re.compile(
     r'"(?:[^"\\]++|\\.)*+"'  # a literal
@@ -99,7 +99,7 @@ class _Reader:
                 )
             self.changes.append((number, code, statement))
         elif code == "PA" and (match := _PREFIX.fullmatch(rest)):
-            self._prefixes[match[1] or match[2] or ""] = match[3]
+            self._prefixes[match[1] or match[2] or ""] = match[3] or match[4] or ""
         elif code == "PD" and (match := _NO_PREFIX.fullmatch(rest)):
             self._prefixes.pop(match[1] or match[2] or "", None)
         elif code == "TX" and self._before is None and not rest.strip("."):

@@ -64,6 +64,11 @@ def test_what_a_transaction_that_is_aborted_says_is_left_out() -> None:
     assert (len(patch.added), patch.withdrawn) == (1, [])
 
 
+def test_namespaces_may_be_strings_as_jena_writes_them() -> None:
+    patch = parse_patch(b'TX .\nPA "x" "http://x/" .\nPA "" "http://y/" .\nA x:a :p <x:o> .\nTC .')
+    assert [quad[:2] for quad in patch.added] == [("<http://x/a>", "<http://y/p>")]
+
+
 def test_tabs_separate_as_spaces_do() -> None:
     text = b"H\tid\t<urn:x> .\nTX\t.\nPA\tx\t<x:>\t.\nA\tx:a\t<x:p>\tx:o\t.\nTC\t."
     assert [len(quads) for quads in parse_patch(text)] == [1, 0]
