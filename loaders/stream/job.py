@@ -79,7 +79,7 @@ def arriving_files(
     return frame.selectExpr(
         "_metadata.file_name AS name",
         "unix_micros(_metadata.file_modification_time) AS at",
-        "value AS text",
+        "CAST(value AS binary) AS text",
     )
 
 
@@ -107,7 +107,7 @@ def messages_of(
     return frame.selectExpr(
         "concat_ws('-', topic, partition, lpad(offset, 20, '0')) AS name",
         "unix_micros(timestamp) AS at",
-        "CAST(value AS string) AS text",
+        "value AS text",
     )
 
 
@@ -210,11 +210,13 @@ def _mapped(mapping: RecordMapping, batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.record_batch([names, instants, records], schema=schema)
 
 
-def _parsed(mapping: RecordMapping, name: str, at: int, text: str | None) -> ParsedRecord:
+def _parsed(mapping: RecordMapping, name: str, at: int, text: bytes | None) -> ParsedRecord:
     if text is None:
         return ParsedRecord(name)  # a message of Kafka without a value
     try:
-        return ParsedRecord(name, mapping.batch(Document(name, from_micros(at), text)))
+        return ParsedRecord(name, mapping.batch(Document(name, from_micros(at), text.decode())))
+    except UnicodeDecodeError as error:
+        return ParsedRecord(name, problem=f"not UTF-8: {error.reason}")
     except (InputError, AnnotationError, OverflowError) as error:
         # Beyond the year 9999 there is no instant, and of the last one no label.
         return ParsedRecord(name, problem=str(error))

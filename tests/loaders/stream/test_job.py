@@ -9,7 +9,7 @@ from loaders.jobs import step
 from loaders.stream.job import _parsed
 from loaders.stream.records import RdfRecords
 
-TEXT = '<http://e/a> <http://e/b> "c" .\n'
+TEXT = b'<http://e/a> <http://e/b> "c" .\n'
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_record_that_no_label_fits_is_left_out(
     if problem is None:
         assert parsed.problem is None
         assert parsed.publication is not None
-        assert (parsed.publication.facts, parsed.publication.body) == (1, TEXT)
+        assert (parsed.publication.facts, parsed.publication.body) == (1, TEXT.decode())
     else:
         assert problem in str(parsed.problem)
 

@@ -109,14 +109,19 @@ def test_what_is_sent_again_is_sent_under_the_same_name(
     wanted = [write_csv(arriving, number) for number in range(9)]
     bad = arriving / "bad.csv"
     bad.write_text("id,at,value\nx,soon,1\n")
-    os.utime(bad, (time.time() - 60,) * 2)
+    latin = arriving / "latin.csv"
+    latin.write_bytes("id,at,value\né,soon,1\n".encode("latin-1"))
+    for left_out in (bad, latin):
+        os.utime(left_out, (time.time() - 60,) * 2)
     # The answers of some batches get lost.
     endpoint.facts.faults = ["lost", 503, "lost"]
     assert run_here(arriving, "secret", *arguments) == 0
     assert [posted.lines for posted in endpoint.facts.accepted] == [[line] for line in wanted]
     assert len({posted.batch for posted in endpoint.facts.accepted}) == 9
     assert len(endpoint.facts.repeated) == 2
-    assert "left out: bad.csv: bad.csv, line 2" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "left out: bad.csv: bad.csv, line 2" in said
+    assert "left out: latin.csv: not UTF-8" in said
 
 
 LIVE = """
