@@ -388,12 +388,23 @@ def test_numbers_are_charted_over_time(
     view(browser, "chart")
     told = "document.getElementById('chart').getAttribute('aria-label')"
     until(lambda: browser.evaluate(told) == "lat over time: now 10 on average, from 10 to 10", "no")
+    # The clock that the server is believed to have goes back, the chart does not.
+    browser.evaluate(
+        """const [parse, write] = [Date.parse, CanvasRenderingContext2D.prototype.fillText];
+        Date.parse = (text) => parse(text) - 60_000;
+        window.written = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+          written.push(text);
+          write.call(this, text, ...rest);
+        };"""
+    )
     place(server, "c", "30", "20")
     until(lambda: browser.evaluate(told) == "lat over time: now 30 on average, from 30 to 30", "no")
     painted = """(() => { const canvas = document.querySelector('#chart canvas');
       const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
       return data.some((each) => each > 0); })()"""
     assert browser.evaluate(painted)
+    assert {"10", "30"} <= set(browser.evaluate("written"))
     watch(browser, endpoint.url, "SELECT ?s { ?s ?p 'Train 00' }", "&view=chart")
     assert "No column" in browser.evaluate("document.getElementById('panel-chart').innerText")
 
@@ -679,6 +690,8 @@ def test_texts_have_their_language_and_direction(browser: Browser, endpoint: Ser
     texts = "[...document.querySelectorAll('tr.row span[lang]')]"
     found = browser.evaluate(f"JSON.stringify({texts}.map((each) => [each.lang, each.dir]))")
     assert json.loads(found) == [["ar", "rtl"], ["de", "auto"]]
+    plain = "document.querySelector('td:nth-child(3) span').dir"
+    assert browser.evaluate(plain) == "auto"
     assert cells(browser) == [["\u0634\u0631\u0642", "Ost", "plain"]]
 
 
@@ -837,6 +850,14 @@ def test_a_phone_a_frame_and_what_axe_says(
         assert violations(browser) == []
         browser.evaluate("document.querySelector('tr.row').click()")
         assert violations(browser) == []
+
+
+def test_all_rows_are_reached_on_a_phone(browser: Browser, endpoint: Serving) -> None:
+    browser.resize(390, 800, phone=True)
+    watch(browser, endpoint.url)
+    down = "document.getElementById('scroll').scrollTop = 1e6"
+    last = f"Train {TRAINS - 1}"
+    until(lambda: browser.evaluate(down) and cells(browser)[-1][1] == last, "out of reach", 20)
 
 
 def test_all_is_reached_by_keys(browser: Browser, endpoint: Serving) -> None:

@@ -172,6 +172,11 @@ def test_a_page_of_the_server_evaluates_nothing_there(
     )
     hosts = {url.split("/")[2] for url in browser.requested()}
     assert hosts == {server.origin.split("/")[2]}
+    # There is no address that curl could ask.
+    browser.evaluate("document.getElementById('share').open = true")
+    disabled = "[...document.querySelectorAll('#share button:disabled')].map((e) => e.textContent)"
+    until(lambda: browser.evaluate(disabled) == ["Copy as curl"], "it is offered")
+    browser.evaluate("document.getElementById('share').open = false")
     # The past, the plan and an answer that is asked for once come from the same engine.
     view(browser, "plan")
     until(lambda: browser.evaluate("document.querySelectorAll('#steps code').length"), "no plan")

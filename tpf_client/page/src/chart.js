@@ -18,8 +18,13 @@ function isPlainNumber(term) {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export class Chart {
-  constructor(place) {
+  /**
+   * @param {HTMLElement} place
+   * @param {() => number} now the server's clock
+   */
+  constructor(place, now) {
     this.place = place;
+    this.now = now;
     this.clear();
     new ResizeObserver(() => place.clientWidth && this.plot?.setSize({ width: place.clientWidth, height: HIGH })).observe(place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.renew());
@@ -37,8 +42,8 @@ export class Chart {
     if (this.column) this.draw();
   }
 
-  /** Notes the numbers of a column as they are at an instant of the server's clock. */
-  note(column, rows, now) {
+  /** Notes the numbers of a column as they are now. */
+  note(column, rows) {
     if (column !== this.column) this.clear();
     this.column = column;
     let [low, high, sum, count] = [Infinity, -Infinity, 0, 0];
@@ -50,16 +55,20 @@ export class Chart {
       sum += value;
       count += 1;
     }
-    if (count) [now / 1000, high, sum / count, low].forEach((value, n) => this.moments[n].push(value));
+    if (count) [this.last(), high, sum / count, low].forEach((value, n) => this.moments[n].push(value));
     if (this.moments[0].length > KEPT) this.moments.forEach((each) => each.shift());
+  }
+
+  /** This moment, in seconds: the clock is set now and then, but what is drawn never goes back. */
+  last() {
+    return Math.max(this.moments[0].at(-1) ?? 0, this.now() / 1000);
   }
 
   draw() {
     if (!this.moments[0].length || !this.place.clientWidth) return;
     this.plot ??= this.make();
     // What is so until now is drawn up to now.
-    const last = Math.max(this.moments[0].at(-1), Date.now() / 1000);
-    this.plot.setData(this.moments.map((each, n) => [...each, n ? each.at(-1) : last]));
+    this.plot.setData(this.moments.map((each, n) => [...each, n ? each.at(-1) : this.last()]));
     const [high, mean, low] = this.moments.slice(1).map((each) => Number(each.at(-1).toPrecision(4)).toLocaleString("en"));
     this.place.setAttribute("aria-label", `${this.column} over time: now ${mean} on average, from ${low} to ${high}`);
   }

@@ -36,7 +36,7 @@ const session = new Session(() => render());
 const editor = makeEditor(at("editor"), () => run(), check);
 const table = new Table(at("scroll"), at("table"), { sorted: () => (render(), remember()), chosen: openRow, seen: (iris) => labels.want(iris) });
 const map = new PointMap(at("map"), openRow);
-const chart = new Chart(at("chart"));
+const chart = new Chart(at("chart"), () => session.now());
 const labels = new Labels((query) => session.rowsOf(query), () => table.again());
 const alert = new Alert(alarm);
 const past = travel(at, { now: () => session.now(), ask: (instant) => (remember(), session.past(instant)), present: () => (remember(), session.again()), shown: () => show("history") });
@@ -180,7 +180,7 @@ function note() {
   }
   at("panel-chart").classList.toggle("without", !columns.length);
   // Once for each evaluation.
-  if (columns.length && (beat !== page.noted || chart.column !== select.value)) chart.note(select.value, answer.live, session.now());
+  if (columns.length && (beat !== page.noted || chart.column !== select.value)) chart.note(select.value, answer.live);
   page.noted = beat;
 }
 
@@ -653,7 +653,9 @@ document.addEventListener("keydown", (event) => {
 at("share").addEventListener("toggle", () => {
   // A query over streams lives at the server: `tpf-query` asks fragments, and a frame registers nothing.
   const hosted = session.streams !== null && isContinuous(editor.text);
-  for (const name of ["command", "embed"]) at("share").querySelector(`[data-copy=${name}]`).disabled = hosted;
+  // What a browser evaluates has no address that programs could ask.
+  const unserved = !hosted && !(session.engine instanceof EndpointEngine);
+  for (const [name, off] of [["command", hosted], ["embed", hosted], ["curl", unserved]]) at("share").querySelector(`[data-copy=${name}]`).disabled = off;
 });
 addEventListener("pageshow", ({ persisted }) => persisted && session.mode === "watch" && session.again());
 addEventListener("popstate", () => {

@@ -107,6 +107,7 @@ function linkTo(href, text) {
   link.href = href;
   link.target = "_blank";
   link.rel = "noopener noreferrer";
+  link.dir = "auto";
   link.textContent = text;
   return link;
 }
@@ -126,9 +127,9 @@ export function nodeOf(term, prefixes, dataset, label) {
     both.append(time, " ", ago);
     return both;
   }
-  if (term?.["xml:lang"]) {
+  if (term?.type === "literal" && !term.datatype) {
     const said = document.createElement("span");
-    said.lang = term["xml:lang"];
+    if (term["xml:lang"]) said.lang = term["xml:lang"];
     // A text whose direction nobody tells is read by its letters.
     said.dir = term["its:dir"] ?? "auto";
     said.textContent = text;
