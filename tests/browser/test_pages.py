@@ -49,6 +49,7 @@ STOPS = [
         for n in range(120)
     ),
     Quad(iri(EX + "stop/0"), iri(EX + "about"), literal("word " * 60 + "x" * 300)),
+    Quad(iri(EX + "stop/1"), iri(EX + "about"), literal("\u05d0!")),
 ]
 CONFIG = """
 continuous = true
@@ -110,6 +111,11 @@ PAGES = [
 ]  # fmt: skip
 
 
+# Where a word of the table of contents is broken.
+_BROKEN = (
+    "[...document.querySelectorAll('#content td a')].filter(e => /^ask/.test(e.textContent)"
+    " && e.getClientRects().length > 1).length"
+)
 # The elements that reach beyond the screen.
 _TOO_WIDE = """
 [...document.querySelectorAll('body *')]
@@ -142,6 +148,7 @@ def test_pages_ask_nobody_else_and_are_for_all_screens_and_people(
     for width in (1280, 1100, 760):
         browser.resize(width, 800)
         fits(browser, width)
+        assert browser.evaluate(_BROKEN) == 0
     is_accessible(browser)
     browser.resize(360, 800, phone=True)
     browser.open(server.url + path)
@@ -244,6 +251,20 @@ def test_a_page_of_live_facts_renews_itself(server: RunningServer, browser: Brow
     server.publish("trains", [quad._replace(object=literal("120"))], later)
     eventually(lambda: "120" in browser.evaluate(cells))
     assert browser.evaluate("window.same")
+
+
+def test_a_text_is_read_in_the_direction_of_its_letters(
+    server: RunningServer, browser: Browser
+) -> None:
+    browser.open(server.url + "stops?subject=" + quote(EX + "stop/1"))
+    left = browser.evaluate(
+        "(() => { const text = [...document.querySelectorAll('td a')].find("
+        "e => e.textContent === '\u05d0!').firstChild;"
+        "return [0, 1].map(n => { const one = document.createRange();"
+        "one.setStart(text, n); one.setEnd(text, n + 1);"
+        "return one.getBoundingClientRect().left; }); })()"
+    )
+    assert left[0] > left[1]
 
 
 def test_hostile_data_inject_nothing(server: RunningServer, browser: Browser) -> None:
