@@ -15,6 +15,7 @@ import jinja2
 import matplotlib as mpl
 
 from annotations.wording import counted
+from experiments.errors import ConfigurationError
 from experiments.harness.claims import unmeasured
 from experiments.harness.items import CellValue, Check, Figure, Finding, Item, Point, Table, Target
 from experiments.harness.results import MACHINE_LIMIT, NOT_HERE, Experiment, RawData, Results
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _SIZE = (5.2, 4.4)
 _LEGEND_CHARACTERS = 66
 _TITLE_CHARACTERS = 56
+_LABEL_CHARACTERS = 30
 _LONG_NUMBER = 1_000_000
 _FEW_DECADES = 300
 _MARKERS = "os^Dv<>Pp*hX"
@@ -66,8 +68,8 @@ def draw(figure: Figure, folder: Path) -> Path:
         else:
             _lines(axes, figure)
         axes.set_xlabel(figure.x_label)
-        axes.set_ylabel(figure.y_label)
-        title = "\n".join(textwrap.wrap(figure.title, _TITLE_CHARACTERS))
+        axes.set_ylabel(textwrap.fill(figure.y_label, _LABEL_CHARACTERS))
+        title = textwrap.fill(figure.title, _TITLE_CHARACTERS)
         axes.set_title(title, loc="left", fontsize="medium")
         if figure.log_y:
             axes.set_yscale("log")
@@ -234,6 +236,8 @@ class Section:
 
 def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
     """Write the report of a folder's results; return its path."""
+    if not output.is_dir():
+        raise ConfigurationError(f"there are no results in {output}")
     path = output / REPORT
     experiments = list(experiments)
     measured = sections(output, experiments, _embedded)

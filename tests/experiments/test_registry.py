@@ -130,6 +130,9 @@ def test_the_report_of_an_empty_folder_says_so(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", "--output", str(tmp_path)])
     assert done.exit_code == 0
     assert "There are no results" in (tmp_path / "report.html").read_text()
+    absent = CliRunner().invoke(app, ["report", "--output", str(tmp_path / "nowhere")])
+    assert absent.exit_code == 2
+    assert f"there are no results in {tmp_path / 'nowhere'}" in absent.output.replace("\n", "")
 
 
 def test_the_machine_is_described_without_its_name() -> None:

@@ -233,7 +233,7 @@ QUERY_PAGE_RESOURCES: Final = {
     ),
     "query_words": Resource(
         "/query/words.json",
-        "The predicates and classes of datasets (`dataset`, repeatable; absent: all), with their "
+        "The predicates and classes of datasets (dataset, repeatable; absent: all), with their "
         "counts, most frequent first, and their prefixes: what an editor completes.",
         {"GET": _READ},
     ),

@@ -1,9 +1,11 @@
 """Numbers and units in reports."""
 
+from pathlib import Path
+
 import pytest
 
-from experiments.harness.items import CellValue
-from experiments.harness.report import duration, rounded, shown_value
+from experiments.harness.items import CellValue, Figure, Point
+from experiments.harness.report import draw, duration, rounded, shown_value
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,11 @@ def test_times_have_the_unit_that_fits() -> None:
 
 def test_large_numbers_have_three_digits() -> None:
     assert rounded(243_688) == "244,000"
+
+
+def test_a_long_label_is_written_in_lines_that_fit(tmp_path: Path) -> None:
+    label = "µs of CPU per element, least of the rounds"
+    series = {str(n): [Point("all", 1.0)] for n in range(10)}
+    text = draw(Figure("f", "F", "", label, series, kind="bars"), tmp_path).read_text()
+    assert label not in text
+    assert all(f">{line}<" in text for line in ("µs of CPU per element, least", "of the rounds"))
