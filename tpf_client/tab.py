@@ -11,7 +11,6 @@ The worker calls `start` and `stop`. Events go to ``post`` as JSON texts ``{"id"
                   predicates and classes of the datasets)
 ``at``            with ``once``: an instant in the past (ISO 8601)
 ``min-interval``  with ``watch``, as ``max-interval`` and ``grace``: seconds; see `Client.stream`
-``explain``       with ``watch``: send ``plan`` after each evaluation
 ================  ==============================================================================
 
 Events of ``watch``, the first four as of ``tpf-query serve``:
@@ -22,7 +21,7 @@ Events of ``watch``, the first four as of ``tpf-query serve``:
 ``update``      the changes in the same form, with ``places`` where the query orders
 ``up-to-date``  after each evaluation: its instants, ``dynamic``, ``rows``, ``late``, ``warnings``,
                 ``pages``, ``requests``, ``bytes``, ``cached``, ``endpoint`` (of all queries)
-``plan``        ``datasets``, ``steps``, ``tree``, ``seconds``
+``plan``        then, too: ``datasets``, ``steps``, ``tree``, ``seconds``
 ``error``       a failed evaluation: ``error``, ``at``, ``now``, ``next_look`` (null: given up)
 ``work``        before the first answer: ``requests``, ``bytes``, ``cached``, ``endpoint``
 ``refused``     an invalid query; the last event: ``status`` 400, ``text``, ``line``, ``column``
@@ -89,7 +88,6 @@ class TabMessage:
     min_interval: float
     max_interval: float | None
     grace: float
-    explain: bool
 
 
 def read_message(text: str) -> TabMessage:
@@ -112,7 +110,6 @@ def read_message(text: str) -> TabMessage:
         _seconds(given, "min-interval", 1.0) or 0.0,
         _seconds(given, "max-interval", None),
         _seconds(given, "grace", 0.0) or 0.0,
-        bool(given.get("explain", False)),
     )
 
 
@@ -276,7 +273,6 @@ class _Query:
             try:
                 async for update in stream:
                     telling.cancel()
-                    first = rows is None
                     rows = self._take(update, rows)
                     now = {"now": format_instant(stream.now())}
                     name, status = status_of(update, update.head(()), len(rows or ()),
@@ -284,8 +280,7 @@ class _Query:
                     self._tell(name, status | now)
                     if update.error is None:
                         failures = 0
-                        if first or self._message.explain:
-                            self._tell("plan", stream.plan())
+                        self._tell("plan", stream.plan())
                 return
             except LimitError as error:
                 self._failed(f"{error}: narrow the query, or run it once", None)

@@ -112,6 +112,8 @@ def test_a_followed_answer_is_told_again_and_again(tmp_path: Path) -> None:
             )
         )
         assert changed["id"] == 7
+        # The plan tells what was done each time.
+        await page.until(lambda each: each["event"] == "plan")
         page.tab.stop(7)
         page.events.clear()
         _publish(server, 3, 60)
