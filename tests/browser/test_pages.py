@@ -49,7 +49,7 @@ STOPS = [
         for n in range(120)
     ),
     Quad(iri(EX + "stop/0"), iri(EX + "about"), literal("word " * 60 + "x" * 300)),
-    Quad(iri(EX + "stop/1"), iri(EX + "about"), literal("\u05d0!")),
+    Quad(iri(EX + "stop/1"), iri(EX + "sign"), literal("\u05d0!")),
 ]
 CONFIG = """
 continuous = true
