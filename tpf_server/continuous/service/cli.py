@@ -177,9 +177,12 @@ def _record_batches(
         yield opened
 
 
+_Item = tuple[int, str, Element | ElementError]
+
+
 def read_stream(
     stream: str, path: Path, name: Callable[[str], Term] = _absolute_name
-) -> Iterator[tuple[int, str, Element | ElementError]]:
+) -> Iterator[_Item]:
     """Return the elements of a file, each with its timestamp and its stream; see `read_file`.
 
     A malformed record is an error in its place; one of a wrong type is raised.
@@ -200,10 +203,11 @@ def read_stream(
 
 
 def merged_streams(
-    files: Iterable[tuple[str, Path]], name: Callable[[str], Term] = _absolute_name
-) -> Iterator[tuple[int, str, Element | ElementError]]:
+    files: Iterable[tuple[str, Path]],
+    read: Callable[[str, Path], Iterator[_Item]] = read_stream,
+) -> Iterator[_Item]:
     """Merge the elements of several streams by timestamp, each with its file."""
-    return heapq.merge(*(read_stream(*each, name) for each in files), key=lambda each: each[0])
+    return heapq.merge(*(read(*each) for each in files), key=lambda each: each[0])
 
 
 class _EngineName(StrEnum):
@@ -287,25 +291,15 @@ def run_native(
         else:
             started.append(engine.start(query, _writer(output, partial(_emission_lines, number))))
     files = [(engine.name(iri), path) for iri, path in replay.streams]
-    refused: list[ElementError] = []
-
-    def push(stream: str, each: Element) -> None:
-        try:
-            engine.push(stream, each.triples, each.at, graph_of(each.triples))
-        except ElementError as error:
-            if not replay.skip_malformed:
-                raise
-            refused.append(error)
-
     # Answers at instants need elements, and errors that name the record.
     columns = len(files) == 1 and not any(isinstance(each, CsparqlQuery) for each in queries)
     if columns and holds_records(files[0][1]) and not replay.skip_malformed:
         steps = _pushed_records(engine, *files[0])
     else:
-        steps = _pushed(files, engine.name, push)
+        steps = _pushed(engine, files)
     played, malformed = _play(engine, started, replay, steps, output)
     late, answers = engine.dropped + engine.late, sum(each.emitted for each in started)
-    return _Played(played, malformed + len(refused), late, answers)
+    return _Played(played, malformed, late, answers)
 
 
 def _emission_lines(number: int, emission: Emission) -> Iterator[str]:
@@ -350,7 +344,7 @@ def _run_on_spark(
     streams = {str(engine.name(iri))[1:-1]: path for iri, path in replay.streams}
 
     def lines(iri: str, path: Path) -> Iterator[str]:
-        for at, _, item in read_stream(iri, path, engine.name):
+        for at, _, item in _declared_elements(engine, iri, path):
             if isinstance(item, ElementError):
                 if not replay.skip_malformed:
                     raise item
@@ -427,15 +421,26 @@ def _writer(
     return lambda emitted: output.writelines(lines(emitted))
 
 
-def _pushed(
-    files: _Files, name: Callable[[str], Term], push: Callable[[str, Element], None]
-) -> Iterator[ElementError | None]:
+def _declared_elements(engine: Engine, stream: str, path: Path) -> Iterator[_Item]:
+    """Read a stream; an element with a predicate that it does not declare is an error, too."""
+    check = engine.instants.declarations.check
+    unit = "record" if holds_records(path) else "line"
+    for at, _, item in read_stream(stream, path, engine.name):
+        try:
+            if isinstance(item, Element):
+                check(engine.name(stream), (predicate for _, predicate, _ in item.triples))
+            yield at, stream, item
+        except ElementError as error:
+            yield at, stream, ElementError(f"{path}: {ElementError(str(error), item.line, unit)}")
+
+
+def _pushed(engine: Engine, files: _Files) -> Iterator[ElementError | None]:
     """Push elements in the order of their timestamps; yield an error for each malformed one."""
-    for _, stream, item in merged_streams(files, name):
+    for _, stream, item in merged_streams(files, partial(_declared_elements, engine)):
         if isinstance(item, ElementError):
             yield item
         else:
-            push(stream, item)
+            engine.push(stream, item.triples, item.at, graph_of(item.triples))
             yield None
 
 

@@ -227,6 +227,22 @@ def test_a_query_that_a_limit_stops_ends_the_run(files, monkeypatch, query, kind
     assert stopped.stdout_bytes
 
 
+@pytest.mark.parametrize("options", [[], ["--engine", "spark"]])
+def test_a_predicate_that_its_stream_does_not_declare_is_malformed(files, monkeypatch, options):
+    execution = SimpleNamespace(SparkExecution=None, continuous_session=None, punctuate=None)
+    monkeypatch.setitem(sys.modules, "tpf_server.continuous.spark.execution", execution)
+    monkeypatch.setattr(cli, "java_for", lambda *_: None)
+    (files / "odd.tsv").write_text(f"{STREAM}5\t<urn:a>\t<urn:odd>\t<urn:b>\n")
+    declared = ["--declare", "http://s/=urn:p"]
+    refused = run(files, *declared, *options, stream="odd.tsv", query=PERIODIC)
+    assert refused.exit_code == 1
+    assert "odd.tsv: line 4: <http://s/> does not declare the predicate <urn:odd>" in refused.stderr
+    if not options:
+        skipped = run(files, *declared, "--skip-malformed", stream="odd.tsv")
+        assert (skipped.exit_code, skipped.stdout) == (0, run(files).stdout)
+        assert "1 malformed line or record left out" in skipped.stderr
+
+
 def test_a_line_that_is_no_utf_8_is_malformed_as_any_other(files):
     (files / "bad.tsv").write_bytes(STREAM.encode() + b"4\t<urn:\xff>\t<urn:p>\t<urn:b1>\n\xff\n")
     refused = run(files, stream="bad.tsv")
