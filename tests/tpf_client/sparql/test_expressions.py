@@ -103,6 +103,29 @@ def test_the_effective_boolean_value_of_an_ill_typed_literal_is_false(name: str)
         assert ours(f"!{other}") is None
 
 
+@pytest.mark.parametrize(
+    ("name", "within", "beyond"),
+    [
+        ("byte", ["-128", "+127", "007"], ["-129", "128", "1200"]),
+        ("long", [f"{2**63 - 1}", f"-{2**63}"], [f"{2**63}"]),
+        ("unsignedShort", ["0", "-0", "65535"], ["-1", "65536"]),
+        ("unsignedLong", [f"{2**64 - 1}"], [f"{2**64}"]),
+        ("nonNegativeInteger", ["0", "9" * 40], ["-1"]),
+        ("positiveInteger", ["1"], ["0"]),
+        ("nonPositiveInteger", ["0", "-" + "9" * 40], ["1"]),
+        ("negativeInteger", ["-1"], ["0"]),
+    ],
+)
+def test_an_integer_beyond_the_bounds_of_its_datatype_is_ill_typed(
+    name: str, within: list[str], beyond: list[str]
+) -> None:
+    """Section 17.4.2.4: ``isNumeric("1200"^^xsd:byte)`` is false."""
+    for lexical in within + beyond:
+        value = f'"{lexical}"^^xsd:{name}'
+        assert ours(f"ISNUMERIC({value})") == (TRUE if lexical in within else FALSE)
+        assert ours(f"{value} + 1") == (term_of(int(lexical) + 1) if lexical in within else None)
+
+
 def reason(expression: str, mine: Term | None, other: Term | None) -> str | None:
     """Why the two may differ here, ``None`` where they may not."""
     if mine is not None and term_of(value_of(mine)) == other:

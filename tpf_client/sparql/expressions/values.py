@@ -7,6 +7,8 @@ import re
 import struct
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow
+from functools import partial
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from annotations.namespaces import XSD
@@ -79,14 +81,18 @@ Value: TypeAlias = (
 TRUE = literal("true", datatype=XSD + "boolean")
 FALSE = literal("false", datatype=XSD + "boolean")
 
-INTEGER_TYPES = frozenset(
-    XSD + name
-    for name in (
-        "integer", "nonPositiveInteger", "negativeInteger", "long", "int", "short", "byte",
-        "nonNegativeInteger", "unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte",
-        "positiveInteger",
-    )
-)  # fmt: skip
+_BITS = {"byte": 8, "short": 16, "int": 32, "long": 64}
+BOUNDS: dict[str, tuple[float, float]] = {
+    XSD + "integer": (-inf, inf),
+    XSD + "nonNegativeInteger": (0, inf),
+    XSD + "positiveInteger": (1, inf),
+    XSD + "nonPositiveInteger": (-inf, 0),
+    XSD + "negativeInteger": (-inf, -1),
+    **{XSD + name: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for name, bits in _BITS.items()},
+    **{f"{XSD}unsigned{name.title()}": (0, 2**bits - 1) for name, bits in _BITS.items()},
+}
+"""The least and the greatest value of xsd:integer and what is derived from it."""
+INTEGER_TYPES = frozenset(BOUNDS)
 
 TRUTH_TYPES = INTEGER_TYPES | {XSD + name for name in ("boolean", "decimal", "float", "double")}
 """Datatypes of literals that have an effective boolean value, also if they are ill-typed."""
@@ -114,6 +120,11 @@ def read_integer(lexical: str) -> int | None:
     return int(lexical) if _INTEGER.fullmatch(lexical) else None
 
 
+def _bounded_integer(least: float, most: float, lexical: str) -> int | None:
+    value = read_integer(lexical)
+    return value if value is not None and least <= value <= most else None
+
+
 def read_decimal(lexical: str) -> Decimal | None:
     """Parse an xsd:decimal; ``None`` if invalid."""
     return Decimal(lexical) if _DECIMAL.fullmatch(lexical) else None
@@ -134,7 +145,8 @@ def _read_single(lexical: str) -> Single | None:
 
 _READERS: dict[str, Callable[[str], Value | None]] = {
     XSD + "boolean": _BOOLEAN.get,
-    **dict.fromkeys(INTEGER_TYPES, read_integer),
+    **{name: partial(_bounded_integer, *bounds) for name, bounds in BOUNDS.items()},
+    XSD + "integer": read_integer,
     XSD + "decimal": read_decimal,
     XSD + "double": read_double,
     XSD + "float": _read_single,

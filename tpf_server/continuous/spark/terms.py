@@ -5,6 +5,7 @@ that differ after the fifteenth, are equal.
 """
 
 from collections.abc import Sequence
+from math import isinf
 from typing import Final
 
 from pyspark.sql import Column
@@ -12,7 +13,7 @@ from pyspark.sql import functions as sql
 
 from annotations.namespaces import XSD
 from annotations.terms import Term
-from tpf_client.sparql.expressions.values import INTEGER_TYPES, value_of
+from tpf_client.sparql.expressions.values import BOUNDS, INTEGER_TYPES, value_of
 
 _DECIMAL = XSD + "decimal"
 _FLOAT = XSD + "float"
@@ -25,8 +26,29 @@ _TYPED = rf'^"({CONTENT})"\^\^<([^>]*)>$'
 _PLAIN = rf'^"({CONTENT})"$'
 _IRI = "^<([^>]*)>$"
 _POINTED = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
-_INTEGERS = "|".join(sorted(name.removeprefix(XSD) for name in INTEGER_TYPES))
-_EXACT = rf'^" *(?:[+-]?[0-9]+ *"\^\^<{XSD}(?:{_INTEGERS})|{_POINTED} *"\^\^<{_DECIMAL})>$'
+
+
+def _up_to(most: float) -> str:
+    """Return a regular expression of the digits of the integers from 0 to this one."""
+    if isinf(most):
+        return "[0-9]+"
+    text = str(int(max(most, 0)))
+    fewer = len(text) - 1
+    parts = [
+        f"{text[:at]}[0-{int(digit) - 1}][0-9]{{{fewer - at}}}"
+        for at, digit in enumerate(text)
+        if digit != "0"
+    ]
+    return f"(?=[0-9])0*(?:{'|'.join([f'[0-9]{{0,{fewer}}}', *parts, text])})"
+
+
+def _integer(name: str, least: float, most: float) -> str:
+    zero = "" if least <= 0 <= most else r'(?![+-]?0+ *")'
+    return rf'{zero}(?:\+?{_up_to(most)}|-{_up_to(-least)}) *"\^\^<{name}'
+
+
+_DERIVED = rf'^" *(?:{"|".join(_integer(name, *BOUNDS[name]) for name in sorted(BOUNDS))})>$'
+_EXACT = rf'^" *(?:[+-]?[0-9]+ *"\^\^<{XSD}integer|{_POINTED} *"\^\^<{_DECIMAL})>$'
 _NUMERIC = (
     rf'{_EXACT}|^" *(?:{_POINTED}(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN) *'
     rf'"\^\^<{XSD}(?:double|float)>$'
@@ -127,12 +149,14 @@ def number(term: Column) -> Column:
     """A numeric literal as a double; otherwise null."""
     # Spark casts more than XSD allows: "1d", "infinity".
     text = sql.replace(_digits(term), sql.lit("INF"), sql.lit("Infinity"))
-    return sql.when(term.rlike(_NUMERIC), text.try_cast("double"))
+    return sql.when(term.rlike(_NUMERIC) | term.rlike(_DERIVED), text.try_cast("double"))
 
 
 def exact_number(term: Column) -> Column:
     """An integer or decimal with 18 fraction digits; otherwise null."""
-    return sql.when(term.rlike(_EXACT), _digits(term).try_cast("decimal(38,18)"))
+    return sql.when(
+        term.rlike(_EXACT) | term.rlike(_DERIVED), _digits(term).try_cast("decimal(38,18)")
+    )
 
 
 def _digits(number: Column) -> Column:

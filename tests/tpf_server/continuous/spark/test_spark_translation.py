@@ -194,7 +194,9 @@ ODD: Timeline = [
     for v, kind in [
         ("1d", "double"), ("infinity", "double"), ("0x1p3", "double"), ("nan", "float"),
         ("+INF", "double"), ("1.5", "integer"), ("1E2", "decimal"), (".5", "decimal"),
-        ("+7", "integer"), ("1.", "decimal"), ("-1e-2", "float"),
+        ("+7", "integer"), ("1.", "decimal"), ("-1e-2", "float"), ("127", "byte"), ("128", "byte"),
+        ("-1", "unsignedInt"), ("0", "positiveInteger"), ("18446744073709551615", "unsignedLong"),
+        ("9223372036854775808", "long"),
     ]
 ]  # fmt: skip
 FIXED = {
