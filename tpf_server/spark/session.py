@@ -362,6 +362,8 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         "spark.driver.bindAddress": settings.host,
         "spark.driver.host": settings.host,
         "spark.ui.showConsoleProgress": "false",
+        # Each call would tell Java which line of ours it comes from.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.session.timeZone": "UTC",

@@ -396,14 +396,15 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
 ) -> None:
     session_settings(spark)
     monkeypatch.setattr("tpf_server.continuous.spark.batches._FEW", few)
+    monkeypatch.setattr("tpf_server.continuous.spark.batches._MERGED", 3)
     monkeypatch.setattr("tpf_server.continuous.spark.batches._OF_A_TASK", 10)
     text = PREFIX + (
-        "SELECT ?s ?v (COUNT(?o) AS ?n) FROM STREAM :s1 [RANGE 20ms STEP 3ms] "
+        "SELECT ?s ?v (COUNT(?o) AS ?n) FROM STREAM :s1 [RANGE 12ms STEP 3ms] "
         "WHERE { ?s :value ?v, ?o } GROUP BY ?s ?v"
     )
     timeline: list[Element] = [
         ("http://e/s1", 10 + number, (f"<http://e/{number % 3}>", "<http://e/value>", f'"{v}"'))
-        for number in range(36)
+        for number in range(22)
         for v in range(number % 5)
     ]
     stream = Term("<http://e/s1>")
@@ -414,7 +415,7 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
     # What others left may go at any time.
     before, most = set(kept()), 0
     found: dict[WindowQuery, list[PeriodicAnswer]] = {each: [] for each in queries}
-    for number, begin in enumerate(range(10, 46, 2)):
+    for number, begin in enumerate(range(10, 32, 2)):
         if number == 3:
             batches.admit(queries[1], number)
         elements = [each for each in timeline if begin <= each[1] < begin + 2]
@@ -430,10 +431,10 @@ def test_small_batches_are_merged_and_others_read_from_their_files(
         most = max(most, len(set(kept()) - before))
     for query, since in zip(queries, (10, 16), strict=True):
         seen = [each for each in timeline if each[1] >= since]
-        expected = by_instant(native(_engine(), text, seen, 46))
+        expected = by_instant(native(_engine(), text, seen, 32))
         assert by_instant(found[query]) == {at: expected[at] for at in by_instant(found[query])}
         assert max(len(each.rows) for each in found[query]) > 10
-    # Of the ten batches of a window, after they were merged; and perhaps of static data.
+    # Of the six batches of a window, after they were merged; and perhaps of static data.
     assert most in in_memory
     cores = str(spark.sparkContext.defaultParallelism)
     assert spark.conf.get("spark.sql.shuffle.partitions") == cores != "1"
