@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
@@ -265,7 +266,7 @@ class PieceReader:
         for chunk in _chunks(file, self._piece.start, self._piece.end):
             lines = chunk.count(b"\n")
             if not chunk.endswith(b"\n") and len(chunk) > MAX_LINE:
-                line_number = self._lines_before() + first + lines
+                line_number = self._lines_before + first + lines
                 raise InputError(
                     f"a line of more than {MAX_LINE} bytes", self._piece.path, line_number
                 )
@@ -282,12 +283,13 @@ class PieceReader:
             try:
                 yield from self._parsed(line)
             except _MALFORMED as error:
-                line_number = self._lines_before() + number
+                line_number = self._lines_before + number
                 self._reject(Reject(self._piece.path, line_number, _message(error), _shown(line)))
 
     def _parsed(self, lines: bytes) -> list[QuadTexts]:
         return list(quad_texts(parse_rdf(lines, self._format), self._scope))
 
+    @cached_property
     def _lines_before(self) -> int:
         if not self._piece.start:
             return 0

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import json
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders.errors import InputError
+from loaders.rdf import pieces
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
 from tpf_server.errors import RdfInputError
-from tpf_server.store.static.rdf_files import QuadTexts, RdfReader
+from tpf_server.store.static.rdf_files import QuadTexts, RdfReader, open_rdf
 
 GOOD = [
     '<http://e/s> <http://e/p> "a\\u00e9\\n\\"" .',
@@ -75,6 +77,41 @@ def test_pieces_read_what_the_lines_say(
     expected = [(number, line) for number, line in enumerate(lines, 1) if line in BAD]
     assert [(reject.line, reject.text) for reject in rejects] == expected
     assert all(reject.message for reject in rejects)
+
+
+def test_the_lines_before_a_piece_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.nt"
+    file.write_text(f"{GOOD[0]}\n" * 40 + f"{BAD[0]}\n" * 40)
+    opened: list[Path] = []
+
+    def open_noted(path: Path) -> IO[bytes]:
+        opened.append(path)
+        return open_rdf(path)
+
+    monkeypatch.setattr(pieces, "open_rdf", open_noted)
+    quads, rejects = read([file], 1800)
+    assert (len(quads), [each.line for each in rejects]) == (40, list(range(41, 81)))
+    # Two pieces, and what is before the second.
+    assert len(opened) == 3
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".zst"])
+def test_a_mark_of_the_encoding_is_no_text(tmp_path: Path, ending: str) -> None:
+    turtle = "@prefix e: <http://e/> .\ne:s e:p e:o .\ne:s e:p e:o .\n"
+    trig = f"{turtle}e:g {{ e:s e:p e:o }}\n"
+    texts = {".nt": f"{GOOD[0]}\n\ufeff{GOOD[0]}\n", ".ttl": turtle, ".trig": trig}
+    texts |= {".nq": GOOD[0], ".n3": turtle, ".jsonld": '{"@id": "http://e/s", "http://e/p": 1}'}
+    for format_, text in texts.items():
+        marked, plain = tmp_path / f"b{format_}{ending}", tmp_path / f"a{format_}{ending}"
+        write_compressed(marked, f"\ufeff{text}".encode())
+        write_compressed(plain, text.replace("\ufeff", "").encode())
+        result = read([marked], 10)
+        assert result == read([plain], 10)
+        assert not result[1]
+        if format_ != ".nt":
+            assert list(RdfReader(marked, 0).quads()) == result[0]
 
 
 def test_compressed_files(tmp_path: Path) -> None:

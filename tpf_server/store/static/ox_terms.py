@@ -1,5 +1,6 @@
 """Convert terms of pyoxigraph. `parse_rdf` refuses input that would harm the parser."""
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -65,6 +66,7 @@ def parse_rdf(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
 ) -> Iterator[ox.Quad]:
     """Parse a document in memory; iterating raises `SyntaxError` where it is malformed."""
+    content = content.removeprefix(BOM_UTF8)
     check_nesting((content,), rdf_format.media_type, base=base or "")
     parsed = ox.parse(content, rdf_format, base_iri=base, rename_blank_nodes=rename)
     return short_terms(parsed, content)

@@ -9,6 +9,7 @@ import bz2
 import gzip
 import io
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -119,6 +120,9 @@ def parsed_file(
     """Parse a file as it is read; for documents in memory, see `ox_terms.parse_rdf`."""
     check_nesting(_Pieces(path), rdf_format.media_type, base=base or "", entities=True)
     with open_rdf(path) as file:
+        # All kinds of files that are opened can be looked into.
+        if cast("io.BufferedReader", file).peek(3).startswith(BOM_UTF8):
+            file.read(3)
         yield ox.parse(file, rdf_format, base_iri=base)
 
 
