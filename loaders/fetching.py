@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from typing import NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -16,18 +18,46 @@ MAX_MESSAGE = 1 << 26
 """Bytes of a message, after decompression."""
 _SECONDS = 30.0
 _CHUNK = 1 << 16
+_LONGEST_WISH = timedelta(minutes=5)
+"""So long a pause may a server wish for."""
 _PAGES = 10_000
 """More than anything has that is asked for as a whole."""
 
 
+class AnswerError(InputError):
+    """An answer that is not successful."""
+
+    def __init__(self, answer: requests.Response, url: str) -> None:
+        self.headers = answer.headers
+        super().__init__(f"HTTP {answer.status_code} {answer.reason}", url)
+
+
 class Fetched(NamedTuple):
-    """A successful answer, from `url` after redirects; `following` is the URL of the next page."""
+    """A successful answer, from `url` after redirects; `following` is the URL of the next page.
+
+    `conditions`: the headers that ask for newer content only.
+    """
 
     url: str
     content: bytes
     following: str | None
     status: int
     headers: Mapping[str, str]
+    conditions: Mapping[str, str]
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta:
+    """Return the pause that an answer asks for, up to five minutes."""
+    value = headers.get("Retry-After", "")
+    if value.isascii() and value.isdigit():
+        # However many digits there are.
+        return timedelta(seconds=min(float(value), _LONGEST_WISH.total_seconds()))
+    try:
+        instant = parsedate_to_datetime(value)
+        delay = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)) - now
+    except (ValueError, OverflowError):
+        return timedelta(0)
+    return min(max(delay, timedelta(0)), _LONGEST_WISH)
 
 
 def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
@@ -87,8 +117,8 @@ def _ask(
 ) -> None:
     try:
         with session.get(url, headers=dict(headers), timeout=_SECONDS, stream=True) as answer:
-            if not answer.ok and answer.status_code not in accepted:
-                raise InputError(f"HTTP {answer.status_code} {answer.reason}", url)
+            if answer.status_code >= 300 and answer.status_code not in accepted:
+                raise AnswerError(answer, url)
             content = bytearray()
             # As it comes: who is late is not waited for until there is so much.
             while chunk := answer.raw.read1(_CHUNK, decode_content=True):
@@ -98,11 +128,19 @@ def _ask(
                 if len(content) > MAX_MESSAGE:
                     raise InputError(f"more than {MAX_MESSAGE >> 20} MB", url)
             at, page = answer.url or url, _next_page(answer, url)
-            answers.put(Fetched(at, bytes(content), page, answer.status_code, answer.headers))
+            status, headers = answer.status_code, answer.headers
+            answers.put(Fetched(at, bytes(content), page, status, headers, _conditions(answer)))
     except InputError as error:
         answers.put(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to be told
         answers.put(InputError(reason_of(error), url))
+
+
+def _conditions(answer: requests.Response) -> dict[str, str]:
+    # A redirect may lead elsewhere next time, where the same tag means other content.
+    told = {} if answer.history else answer.headers
+    names = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
+    return {name: told[tag] for name, tag in names.items() if tag in told}
 
 
 def _next_page(answer: requests.Response, url: str) -> str | None:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from threading import Event
 from typing import Final
 
@@ -20,7 +19,7 @@ from annotations.labels import Expiration, Label
 from annotations.terms import Quad
 from annotations.wording import bearer
 from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
-from loaders.fetching import host_parts
+from loaders.fetching import host_parts, retry_after
 from loaders.outputs import line_of
 from tpf_server.store.static.http_files import reason_of
 
@@ -29,8 +28,6 @@ _SECONDS: Final = 30.0
 """To wait for an answer."""
 _FIRST_PAUSE: Final = timedelta(seconds=0.1)
 _LONGEST_PAUSE: Final = timedelta(seconds=15)
-_LONGEST_WISH: Final = timedelta(minutes=5)
-"""So long a pause may a server wish for."""
 
 _STREAM: Final = re.compile(r"/streams/([^/]+|[A-Za-z][A-Za-z0-9+.-]*:.+)/?\Z")
 
@@ -124,7 +121,7 @@ class Publisher:
                 if response.status_code not in _RETRIED:
                     raise PublishRefusedError(response.status_code, self._refusal(response))
                 problem = f"it answers {response.status_code} {response.reason}"
-                pause = max(pause, self._retry_after(response))
+                pause = max(pause, retry_after(response.headers, self._clock.now()))
             resume = self._clock.now() + pause
             if attempt < self._attempts and not self._clock.wait_until(resume, cancelled):
                 break
@@ -155,17 +152,6 @@ class Publisher:
         }.get(response.status_code, "")
         return f"{self.url} refused a batch: {response.status_code} {reason}{hint}".rstrip()
 
-    def _retry_after(self, response: requests.Response) -> timedelta:
-        value = response.headers.get("Retry-After", "")
-        if value.isascii() and value.isdigit():
-            # However many digits there are.
-            return timedelta(seconds=min(float(value), _LONGEST_WISH.total_seconds()))
-        try:
-            delay = _utc(parsedate_to_datetime(value), self._clock) - self._clock.now()
-        except (ValueError, OverflowError):
-            return timedelta(0)
-        return min(max(delay, timedelta(0)), _LONGEST_WISH)
-
 
 def element_lines(at: datetime, quads: Iterable[Quad]) -> Iterator[str]:
     """Yield lines ``ts_ms<TAB>s<TAB>p<TAB>o``: milliseconds since 1970 and N-Triples terms."""
@@ -177,7 +163,3 @@ def is_stream(url: str) -> bool:
     """True for ``…/streams/{name}``."""
     parts = host_parts(url)
     return parts is not None and _STREAM.search(parts.path) is not None
-
-
-def _utc(instant: datetime, clock: Clock) -> datetime:
-    return instant if instant.tzinfo else instant.replace(tzinfo=clock.now().tzinfo)

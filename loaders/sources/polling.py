@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import count, islice
+from itertools import count
 from threading import Event
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 
@@ -11,7 +11,7 @@ import requests
 from annotations.clock import Clock
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
-from loaders.fetching import MAX_MESSAGE, fetched_pages
+from loaders.fetching import MAX_MESSAGE, AnswerError, checked_response, fetched_pages, retry_after
 from loaders.places import InputPlace, input_place, names_below, size_at
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, until_next
 
@@ -143,6 +143,8 @@ class Poller(Feed):
         self._session = session
         self._live = live
         self._paged = paged
+        self._conditions: Mapping[str, str] = {}
+        self._latest: tuple[Quad, ...] = ()
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield a batch per successful poll.
@@ -163,11 +165,13 @@ class Poller(Feed):
             begun = following
             following = max(begun + self._period, now)
             try:
-                # What is said twice is one fact.
-                quads = tuple(dict.fromkeys(self._statements()))
+                quads = self._statements()
             except InputError as error:
                 reason = str(error)
                 failed(reason)
+                if isinstance(error, AnswerError):
+                    now = clock.now()
+                    following = max(following, now + retry_after(error.headers, now))
                 continue
             succeeded = True
             # An answer tells the period, or takes longer.
@@ -176,15 +180,31 @@ class Poller(Feed):
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)
 
-    def _statements(self) -> Iterator[Quad]:
-        pages = fetched_pages(self._session, self._url)
-        for content in pages if self._paged else islice(pages, 1):
-            if self._told is not None:
-                self._period = self._told(content, self._url)
-            try:
-                yield from self._read(content, self._url)
-            except InputError as error:
-                if not error.rest:
-                    raise
-                self._live.failed(f"{error}; the rest is read")
-                yield from error.rest
+    def _statements(self) -> tuple[Quad, ...]:
+        # After a failure all is asked for again.
+        asked, self._conditions = self._conditions, {}
+        conditions: Mapping[str, str] = {}
+        if self._paged:
+            # The tag of the first page says nothing of the others.
+            pages: Iterable[bytes] = fetched_pages(self._session, self._url)
+        else:
+            answer = checked_response(self._session, self._url, asked, (304,) if asked else ())
+            if answer.status == 304:
+                self._conditions = asked
+                return self._latest
+            pages, conditions = [answer.content], answer.conditions
+        # What is said twice is one fact.
+        quads = tuple(dict.fromkeys(quad for page in pages for quad in self._said(page)))
+        self._latest, self._conditions = quads if conditions else (), conditions
+        return quads
+
+    def _said(self, content: bytes) -> Iterator[Quad]:
+        if self._told is not None:
+            self._period = self._told(content, self._url)
+        try:
+            yield from self._read(content, self._url)
+        except InputError as error:
+            if not error.rest:
+                raise
+            self._live.failed(f"{error}; the rest is read")
+            yield from error.rest

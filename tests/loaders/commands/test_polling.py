@@ -1,6 +1,7 @@
 """Polled URLs: ``tpf-load irail`` and ``tpf-load json``."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from annotations.clock import ManualClock, SystemClock
 from annotations.terms import Quad, Term
 from loaders.commands import load_ldes, stream
 from loaders.commands.load_feeds import Asking
+from loaders.errors import InputError
 from loaders.sources.polling import LiveFeed, Poller
 from tests.loaders.facts_server import FactsServer, listening
 from tests.loaders.test_cli import run
@@ -139,6 +141,101 @@ def test_an_answer_holds_a_little_longer_than_until_the_next(takes: int) -> None
         first, second = poller.batches(None, None)
     assert second.at - first.at == timedelta(seconds=max(30, takes))
     assert first.end == second.at + timedelta(seconds=5)
+
+
+class Polls:
+    """A page on a clock of its own that is polled every 30 seconds."""
+
+    def __init__(self, mocked: responses.RequestsMock, page: Any) -> None:
+        self.clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+        self.page = page
+        self.asked: list[tuple[float, dict[str, str]]] = []
+        self.read: list[bytes] = []
+        self.failures: list[str] = []
+        mocked.add_callback("GET", re.compile("http://h.example/"), self.answer)
+
+    def answer(self, request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        conditions = {name: value for name, value in request.headers.items() if "If-" in name}
+        seconds = (self.clock.now() - datetime(2026, 1, 1, tzinfo=UTC)).total_seconds()
+        self.asked.append((seconds, conditions))
+        answer: tuple[int, dict[str, str], str] = self.page(len(self.asked), request)
+        return answer
+
+    def batches(self, most: int) -> list[Any]:
+        def read(content: bytes, source: str) -> list[Quad]:
+            self.read.append(content)
+            if content == b"malformed":
+                raise InputError("malformed", source)
+            said = Term(f'"{content.decode()}"')
+            return [Quad(Term("<http://e/s>"), Term("<http://e/p>"), said)]
+
+        live = LiveFeed(self.clock, Event(), self.failures.append, most)
+        period = timedelta(seconds=30)
+        with requests.Session() as session:
+            url = "http://h.example/board"
+            return list(Poller("board", url, read, period, session, live).batches(None, None))
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("wish", "pause"),
+    [("90", 90), ("Thu, 01 Jan 2026 00:01:10 GMT", 70), ("5", 30), ("9999", 300), ("soon", 30)],
+)
+def test_a_poll_comes_when_the_server_wishes(status: int, wish: str, pause: int) -> None:
+    def page(number: int, _request: object) -> tuple[int, dict[str, str], str]:
+        return (status, {"Retry-After": wish}, "") if number == 1 else (200, {}, "a")
+
+    with responses.RequestsMock() as mocked:
+        polls = Polls(mocked, page)
+        assert len(polls.batches(3)) == 2
+    assert [seconds for seconds, _ in polls.asked] == [0, pause, pause + 30]
+
+
+def test_what_has_not_changed_is_not_sent_again() -> None:
+    date = "Thu, 01 Jan 2026 00:00:00 GMT"
+    contents = ["a", "a", "b", "malformed", "b", "b"]
+
+    def page(number: int, request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        content = contents[number - 1]
+        if request.headers.get("If-None-Match") == f'"{content}"':
+            return 304, {}, ""
+        return 200, {"ETag": f'"{content}"', "Last-Modified": date}, content
+
+    with responses.RequestsMock() as mocked:
+        polls = Polls(mocked, page)
+        batches = polls.batches(6)
+    assert [each.quads[0].object for each in batches] == ['"a"', '"a"', '"b"', '"b"', '"b"']
+    assert polls.read == [b"a", b"b", b"malformed", b"b"]
+    # What could not be read is not what is known.
+    tags = [asked.get("If-None-Match") for _, asked in polls.asked]
+    assert tags == [None, '"a"', '"a"', '"b"', None, '"b"']
+    assert [asked.get("If-Modified-Since") for _, asked in polls.asked] == [
+        tag and date for tag in tags
+    ]
+
+
+def test_what_is_elsewhere_may_be_other_content_with_the_same_tag() -> None:
+    def page(number: int, request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        if str(request.url).endswith("/board"):
+            return 302, {"Location": f"http://h.example/{number}"}, ""
+        return (304, {}, "") if "If-None-Match" in request.headers else (200, {"ETag": '"1"'}, "a")
+
+    with responses.RequestsMock() as mocked:
+        polls = Polls(mocked, page)
+        assert len(polls.batches(3)) == 3
+    assert all(not asked for _, asked in polls.asked)
+    assert len(polls.asked) == 6
+
+
+def test_an_answer_without_content_is_a_failed_poll() -> None:
+    def page(number: int, _request: object) -> tuple[int, dict[str, str], str]:
+        return [(304, {}, "a"), (300, {}, "a"), (200, {}, "b")][number - 1]
+
+    with responses.RequestsMock() as mocked:
+        polls = Polls(mocked, page)
+        (batch,) = polls.batches(3)
+    assert batch.quads[0].object == '"b"'
+    assert [each.partition("HTTP ")[2][:3] for each in polls.failures] == ["304", "300"]
 
 
 def test_a_poll_into_a_file(tmp_path: Path) -> None:
