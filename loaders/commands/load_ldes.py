@@ -167,9 +167,8 @@ def ldes(given: Following) -> None:
                     raise
                 _failed(str(error))
             done += _published(follower, send, stopped)
-            if looks == given.polls or not clock.wait_until(
-                began + timedelta(seconds=given.period), stopped
-            ):
+            following = max(began + timedelta(seconds=given.period), follower.resume)
+            if looks == given.polls or not clock.wait_until(following, stopped):
                 break
     if not given.quiet:
         typer.echo(f"{counted(done, 'member')} published to {given.push}", err=True)

@@ -50,7 +50,7 @@ from annotations.terms import (
 )
 from annotations.urls import origin_of
 from loaders.errors import InputError, StateError
-from loaders.fetching import checked_response
+from loaders.fetching import AnswerError, checked_response, retry_after
 from tpf_server.store.static.ox_terms import read_quads
 
 # A node of a Linked Data Event Stream: its members, and where it leads.
@@ -82,12 +82,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class LdesNode:
-    """A node: members, URLs of relations and root nodes, and stream properties."""
+    """A node: members, URLs of relations and root nodes, stream properties, left-out parts."""
 
     members: tuple[Member, ...] = ()
     leads_to: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     about: Mapping[str, Term] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
 
 def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
@@ -122,16 +123,21 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     if not (names or targets or views or properties or any(q.object == _CLASS for q in quads)):
         raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
     members: list[Member] = []
+    unusable = {
+        "a member without a name": sum(not is_iri(each) for each in names),
+        "leads to what is no URL": sum(not is_iri(each) for each in (*targets, *views)),
+    }
     left = most_written(len(content))
-    for name in names:
+    for name in filter(is_iri, names):
         members.append(_member(name, by_subject, graphs.get(name, ()), url, left))
         # Members may share blank nodes: each has what is said of them.
         left -= sum(sum(map(len, quad)) for quad in members[-1].quads)
     return LdesNode(
         tuple(members),
-        tuple(dict.fromkeys(_url(each, url) for each in targets)),
-        tuple(dict.fromkeys(_url(each, url) for each in views)),
+        _urls(targets),
+        _urls(views),
         properties,
+        tuple(f"{fault} ({count} in all)" for fault, count in unusable.items() if count),
     )
 
 
@@ -149,8 +155,6 @@ def instant_of(member: Member, path: Term, source: str) -> datetime:
 def _member(
     name: Term, by_subject: Mapping[Term, list[Quad]], of_graph: Iterable[Quad], url: str, most: int
 ) -> Member:
-    if not is_iri(name):
-        raise InputError(f"a member without a name: {name}", url)
     results: dict[Quad, None] = {}
     waiting, seen = [name], {name}
 
@@ -187,10 +191,9 @@ def _member(
     return Member(name, tuple(dict.fromkeys(rows)))
 
 
-def _url(term: Term, source: str) -> str:
-    if not is_iri(term):
-        raise InputError(f"leads to {term}, which is no URL", source)
-    return term[1:-1].partition("#")[0]
+def _urls(terms: Iterable[Term]) -> tuple[str, ...]:
+    urls = (term[1:-1].partition("#")[0] for term in terms if is_iri(term))
+    return tuple(dict.fromkeys(urls))
 
 
 # What is remembered of an event stream that is followed, in a file of SQLite.
@@ -376,7 +379,9 @@ class LdesFollower:
         self._clock = clock
         self._origins = {origin_of(each) for each in (url, *allowed)} - {None}
         self._failed = failed
-        self._unusable: set[Term] = set()
+        self._unusable: set[str] = set()
+        self.resume = clock.now()
+        """Until when servers ask to wait."""
 
     def look(self) -> int:
         """Read new members; return their number.
@@ -413,7 +418,12 @@ class LdesFollower:
         headers = {"Accept": ACCEPT}
         if earlier is not None and earlier.etag:
             headers["If-None-Match"] = earlier.etag
-        answer = checked_response(self._session, url, headers, accepted=(304, 410))
+        try:
+            answer = checked_response(self._session, url, headers, accepted=(304, 410))
+        except AnswerError as error:
+            now = self._clock.now()
+            self.resume = max(self.resume, now + retry_after(error.headers, now))
+            raise
         self._check_origin(answer.url)
         if answer.status == 304 and earlier is not None:
             return 0
@@ -432,16 +442,19 @@ class LdesFollower:
         now = self._clock.now()
         new = 0
         with self._state.step():
-            tag = answer.headers.get("ETag", "")
+            tag = answer.conditions.get("If-None-Match", "")
             self._state.remember(url, KnownNode(tag, node.leads_to, full and not first))
+            faults = {url + each: f"{url}: {each}" for each in node.faults}
             for each in node.members:
                 try:
                     new += self._state.add(each, instant_of(each, Term(path), url) if path else now)
                 except InputError as error:
                     # Another node may say more of it.
-                    if each.name not in self._unusable:
-                        self._unusable.add(each.name)
-                        self._failed(str(error))
+                    faults[each.name] = str(error)
+        for name in faults:
+            if name not in self._unusable:
+                self._failed(faults[name])
+        self._unusable.update(faults)
         return new
 
     def _check_origin(self, url: str) -> None:

@@ -11,8 +11,10 @@ from threading import Event
 from typing import Any, NamedTuple, cast
 
 import pytest
+import requests
+import responses
 
-from annotations.clock import SystemClock
+from annotations.clock import ManualClock, SystemClock
 from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import Naming
@@ -29,7 +31,7 @@ from annotations.namespaces import (
 )
 from annotations.terms import Quad, Term
 from loaders.commands.load_ldes import _published, patches_of
-from loaders.errors import ServerUnreachableError
+from loaders.errors import InputError, ServerUnreachableError
 from loaders.sources.ldes import LdesFollower, LdesState, Member, MemberChanges
 from tests.loaders.facts_server import listening
 from tests.loaders.test_cli import run
@@ -211,6 +213,58 @@ def test_a_file_has_what_all_members_come_to(tmp_path: Path, site: Site) -> None
     text = file.read_text()
     assert '"2026-01-01T00:00:01Z"' in text
     assert text.count('"2026-01-01T00:00:04Z"') == 2
+
+
+def test_what_has_no_name_and_links_to_nowhere_are_left_out_alone(site: Site) -> None:
+    target, nodes, at = site
+    nodes.nodes["/"] = (
+        STREAM.format(root=f"{at}/")
+        + member("a1", "a", 1, ":p 1")
+        + f":s tree:member [ :p 1 ], 7 . <{at}/> tree:relation [ tree:node 'x' ], "
+        "[ tree:node </1> ] ."
+    )
+    nodes.nodes["/1"] = member("b1", "b", 2, ":p 2")
+    found = push(target, f"{at}/", "--polls", "2", "--period", "0.01")
+    assert [line.partition(f"{at}/: ")[2] for line in found.text.splitlines()[:-1]] == [
+        "a member without a name (2 in all)", "leads to what is no URL (1 in all)"
+    ]  # fmt: skip
+    assert (found.status, values(target.live)) == (0, {("a", "p", "1"), ("b", "p", "2")})
+
+
+def test_a_node_that_leads_elsewhere_is_read_again() -> None:
+    """Its tag is that of another document."""
+    texts = {"/1": PREFIXES + STREAM.format(root="/") + member("a1", "a", 1, ":p 1")}
+    texts["/2"] = texts["/1"] + member("a2", "a", 2, ":p 2")
+    newest = "/1"
+
+    def latest(environ: dict[str, Any], start_response: Any) -> Any:
+        text = texts.get(environ["PATH_INFO"], "")
+        known = "HTTP_IF_NONE_MATCH" in environ
+        status = "302 Found" if not text else "304 Not Modified" if known else "200 OK"
+        headers = [("Content-Type", "text/turtle"), ("ETag", '"1"'), ("Location", newest)]
+        start_response(status, headers if not text else headers[:2])
+        return [text.encode()]
+
+    with listening(latest) as at, requests.Session() as session:
+        memory = LdesState(":memory:", "x")
+        follower = LdesFollower(at, memory, session, SystemClock())
+        assert follower.look() == 1
+        newest = "/2"
+        assert follower.look() == 1
+        memory.close()
+
+
+@responses.activate
+def test_a_stream_is_looked_at_when_the_server_wishes() -> None:
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    responses.get("http://h.example/", status=429, headers={"Retry-After": "90"})
+    memory = LdesState(":memory:", "x")
+    with requests.Session() as session:
+        follower = LdesFollower("http://h.example/", memory, session, clock)
+        with pytest.raises(InputError, match="HTTP 429"):
+            follower.look()
+    memory.close()
+    assert follower.resume - clock.now() == timedelta(seconds=90)
 
 
 @pytest.mark.parametrize(
