@@ -19,17 +19,24 @@ PROJECT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("java")]
 
 
-def test_the_reason_is_said_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("memory", "reason"),
+    [
+        ("banana", " (Invalid maximum heap size: -Xmxbanana);"),
+        ("64m", ": org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY"),
+    ],
+)
+def test_the_reason_is_said_in_one_line(tmp_path: Path, memory: str, reason: str) -> None:
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
     command = [sys.executable, "-m", "tpf_client.commands", "tpf-load", "rdf"]
     command += [str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "spark"]
-    environment = os.environ | {"TPF_SPARK_MEMORY": "banana", "TMPDIR": str(tmp_path)}
+    environment = os.environ | {"TPF_SPARK_MEMORY": memory, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("tpf-load: Spark did not start (Invalid maximum heap size: -Xmxbanana);")
+    assert line.startswith(f"tpf-load: Spark did not start{reason}")
     # The log that it points to is there.
     assert Path(line.rpartition("see ")[2]).exists()
     assert not (tmp_path / "store").exists()

@@ -484,4 +484,6 @@ def _text_of(error: BaseException) -> bytes:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # Of an error in Java, the first line only says which call it was.
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0])
