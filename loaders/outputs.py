@@ -36,7 +36,10 @@ def written(output: Path) -> Iterator[None]:
     except ConnectionError:
         raise  # of Java, not of a file
     except OSError as error:
-        raise OutputError(f"{error.filename or output}: {error.strerror or error}") from error
+        name = str(error.filename or output)
+        # Until it is complete, an output has a name that the user does not know.
+        shown = output if f"/.{output.name}." in f"/{name}" else name
+        raise OutputError(f"{shown}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -77,8 +80,9 @@ def parts_folder(output: str) -> Iterator[Path | RemoteFolder]:
     """Give a folder for files that are parts of an output; ``_SUCCESS`` completes one at a URL."""
     if not is_store_url(output):
         path = output_path(output)
-        parts = path.is_dir() and all(each.name.startswith("part-") for each in path.iterdir())
-        with directory_aside(path, parts) as aside:
+        if path.is_dir() and not all(each.name.startswith("part-") for each in path.iterdir()):
+            raise OutputError(f"{path} exists already, with other files: it is left alone")
+        with directory_aside(path, replace=True) as aside:
             yield aside
         return
     with output_errors():
@@ -91,8 +95,9 @@ def parts_folder(output: str) -> Iterator[Path | RemoteFolder]:
 
 @contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
-    """Give a directory that atomically replaces `output` on success."""
+    """Give a directory that replaces `output` on success, or what a link there leads to."""
     check_output(output, replace)
+    output = output.resolve()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))

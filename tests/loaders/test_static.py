@@ -1,5 +1,6 @@
 """Static data of sources, loaded by Spark or in one process."""
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from annotations.terms import Quad, Term
 from loaders.distributed.facts import load_as_lines
 from loaders.errors import InputError, OutputError
-from loaders.outputs import line_of
+from loaders.outputs import line_of, written
 from loaders.sources.base import StaticSource
 from loaders.sources.flights import Flights
 from loaders.sources.irail import Irail
@@ -117,6 +118,27 @@ def test_an_output_is_replaced_only_when_told(tmp_path: Path) -> None:
     load_as_lines(Numbers(), output, None, replace=True)
     assert not (output / "note.txt").exists()
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_link_leads_to_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, there = tmp_path / "link", tmp_path / "there"
+    link.symlink_to("there")
+    load_as_lines(Numbers(), link, None)
+    before = lines_in(there)
+    load_as_lines(Numbers(), link, None, replace=True)
+    assert lines_in(there) == before
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    load_as_lines(Numbers(), Path(), None)
+    assert lines_in(tmp_path / "here") == before
+    assert {each.name for each in tmp_path.iterdir()} == {"here", "link", "there"}
+
+
+def test_errors_name_the_output_and_not_what_it_is_made_from() -> None:
+    for aside in ("/o/.out.17", "/o/.out.x7/0001"):
+        with pytest.raises(OutputError) as caught, written(Path("/o/out")):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", aside)
+        assert str(caught.value) == "/o/out: Is a directory"
 
 
 def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
