@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from annotations.clock import SystemClock
-from annotations.wording import counted
+from annotations.wording import counted, printable
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.load_feeds import Push, write_or_publish
@@ -54,9 +54,8 @@ def rdf(
     with StoreOutput(output, job.replace, created) as destination:
         files = input_files(inputs)
         aside = rejects or Path(f"{destination.beside}.rejects")
-        given = RdfLoad(
-            created, aside / "rejects.ndjson", strict, " ".join(map(without_secrets, inputs))
-        )
+        source = printable(" ".join(map(without_secrets, inputs)))
+        given = RdfLoad(created, aside / "rejects.ndjson", strict, source)
 
         def load(context: "SparkContext | None", report: Report) -> list[str]:
             if context is None:

@@ -161,7 +161,9 @@ class RejectLog:
             raise InputError(
                 f"{reject_.message}: {reject_.text}".strip(": "), reject_.path, reject_.line
             )
-        self._file.write(json.dumps(reject_._asdict(), ensure_ascii=False).encode() + b"\n")
+        text = json.dumps(reject_._asdict(), ensure_ascii=False)
+        # Names of files may be no UTF-8.
+        self._file.write(text.encode(errors="backslashreplace") + b"\n")
         self.count += 1
 
     def blocks(self) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_dynamic_facts_and_streams_as_files(
         assert [each.read_text() for each in parts.iterdir()] == [facts.read_text()]
     (parts / "else").touch()
     assert run("load", "irail", day, "--facts", f"{parts}/") == 1
-    assert f"{parts} exists already" in capsys.readouterr().err
+    assert f"{parts} exists already, with other files" in capsys.readouterr().err
     arguments += ["--from", "2020-01-01T00:00:00Z", "--quiet"]
     assert run("load", *arguments) == 0
     assert facts.read_text() == ""
@@ -271,6 +272,15 @@ def test_an_input_without_triples_is_worth_a_warning(
     warning, done, *_ = capsys.readouterr().err.splitlines()
     assert warning == "warning: there are no triples in the input, so the store is empty"
     assert done.startswith("0 triples")
+
+
+def test_a_name_that_is_no_utf8(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"\xff.nt")
+    file.write_text('bad\n<http://e/s> <http://e/p> "x" .\n')
+    assert run("load", "rdf", file, "-o", tmp_path / "store", "--engine", "local") == 0
+    assert "1 malformed, left out" in capsys.readouterr().err
+    (line,) = (tmp_path / "store.rejects" / "rejects.ndjson").read_text().splitlines()
+    assert json.loads(line)["path"] == str(file)
 
 
 @pytest.mark.parametrize("small", [True, False])
