@@ -4,6 +4,7 @@ Source: W3C *Metadata Vocabulary for Tabular Data* and *Generating RDF from Tabu
 (minimal mode), 2015; `docs/loading.md` lists what is supported.
 """
 
+import copyreg
 import csv
 import itertools
 import json
@@ -29,6 +30,9 @@ from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
 from loaders.places import InputPlace, beside, input_place, json_in
 from loaders.sources.base import size_of
+
+# Its titles go to workers, too; as they are, they could not be unpickled there.
+copyreg.pickle(csvw.NaturalLanguage, lambda titles: (csvw.NaturalLanguage, (titles.value,)))
 
 _SHOWN = 80
 

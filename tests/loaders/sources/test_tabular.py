@@ -1,6 +1,7 @@
 """Tables that CSV on the Web describes, as RDF."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def write(folder: Path, mapping: object, text: str = SENSORS, name: str = "senso
 
 
 def mapped(source: Tabular, count: int = 1) -> list[Quad]:
+    # As workers get it.
+    source = pickle.loads(pickle.dumps(source))
     return [quad for piece in source.pieces(count) for quad in source.quads(piece)]
 
 
