@@ -211,11 +211,15 @@ def spark_context(
         try:
             yield context
         except (Py4JError, ConnectionError) as error:
-            if _OUT_OF_MEMORY in _text_of(error) + log_path.read_bytes()[begin:]:
+            said = _text_of(error) + log_path.read_bytes()[begin:]
+            if _OUT_OF_MEMORY in said:
                 raise SparkError(
                     f"{settings.memory} are too little memory for Java: set --memory or "
                     f"TPF_SPARK_MEMORY (executors: TPF_SPARK_EXECUTOR_MEMORY); see {log_path}"
                 ) from error
+            if _DISK_FULL in said:
+                reason = "no space is left for Spark's temporary files: set TPF_SPARK_LOCAL_DIR"
+                raise SparkError(f"{reason}; see {log_path}") from error
             # Connections to a process that is killed break before it is gone.
             from_java = isinstance(error, Py4JJavaError)
             status = None if from_java else _ended(java_gateway(), _END_SECONDS)
@@ -471,6 +475,7 @@ def _reason(log: Path) -> str:
 
 
 _OUT_OF_MEMORY = b"java.lang.OutOfMemoryError"
+_DISK_FULL = b"No space left on device"
 _JAVA_PROBLEM = re.compile(
     r"""^(?:Exception in thread "main" [\w.$]+: |(?=Invalid |Unrecognized ))(.+)$""", re.MULTILINE
 )
