@@ -62,7 +62,8 @@ class Rewriting(NamedTuple):
     """A triple pattern for data annotated by one method.
 
     `patterns` match together; the first one matches the data. `initial` and `final` are the
-    variables of the label, `derived` one computed from the first match.
+    variables of the label, `derived` one computed from the first match. `link` gives the `graph`
+    of matches that have one; the others are in the default graph.
     """
 
     patterns: tuple[QuadPattern, ...]
@@ -70,6 +71,7 @@ class Rewriting(NamedTuple):
     final: Variable
     graph: Variable | None = None
     derived: Derived | None = None
+    link: QuadPattern | None = None
 
 
 LabelForm: TypeAlias = Labelling | Literal["instant", "older interval"]

@@ -44,7 +44,9 @@ class NamedGraph(Method):
         return linked_facts(nodes, "graph", naming.vocabulary.graph, DEFAULT_GRAPH, report)
 
     def rewrite(self, pattern: TriplePattern, options: RewriteOptions) -> Rewriting:
-        """Ask the pattern of any graph, and the label of that graph."""
-        own = options.fresh("graph")
+        """Ask the pattern of any graph, the label of that graph, and what graph it stands for."""
+        own, graph = options.fresh("graph"), options.fresh("factGraph")
         patterns = (QuadPattern(*pattern, own),)
-        return rewriting(own, patterns, options)
+        names = options.naming.vocabulary
+        link = QuadPattern(own, names.graph, graph, options.fresh("linkGraph"))
+        return rewriting(own, patterns, options, graph)._replace(link=link)

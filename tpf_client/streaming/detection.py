@@ -24,6 +24,7 @@ from annotations.terms import (
     Quad,
     QuadPattern,
     Term,
+    TermOrVariable,
     TriplePattern,
     Variable,
     is_iri,
@@ -108,6 +109,17 @@ class Matcher:
                 break
             yield from self._extend(result, pattern, at, None)
         return result
+
+    def link(self, match: Match, link: QuadPattern, at: datetime | None) -> Task[None]:
+        """Bind the object of `link` in all solutions: the default graph where nothing matches."""
+        before = match.bindings
+        if not before:
+            return
+        yield from self._extend(match, link, at, None)
+        node, graph = Variable(link.subject), Variable(link.object)
+        linked = {row[node] for row in match.bindings}
+        rest = (row for row in before if row[node] not in linked)
+        match.bindings += [row | {graph: DEFAULT_GRAPH} for row in rest]
 
     def _extend(
         self, result: Match, pattern: QuadPattern, at: datetime | None, derived: Derived | None
@@ -313,6 +325,8 @@ class AnnotatedSource:
             match: Match = yield from self._matcher.match(
                 rewriting.patterns, shown, rewriting.derived, seeds
             )
+            if rewriting.link is not None:
+                yield from self._matcher.link(match, rewriting.link, shown)
             contents += match.contents
             for quad, stated in _stated(pattern, rewriting, match.bindings).items():
                 found_labels = labels.setdefault(quad, [])
@@ -325,8 +339,9 @@ class AnnotatedSource:
                             found_labels += self._label(annotation.labelling, initial, final)
                         except AnnotationError as error:
                             warnings.append(f"a label of {_named(quad)}: {error}")
-            if self._may_meet_annotations(pattern):
-                label_nodes, read = yield from self._label_nodes(annotation, shown)
+            node = self._may_label(pattern, annotation) if plain.facts else None
+            if node is not None:
+                label_nodes, read = yield from self._label_nodes(node, annotation, shown)
                 nodes |= label_nodes
                 contents += read
         # Time may have passed between the requests: what they say together holds at the earliest
@@ -384,18 +399,26 @@ class AnnotatedSource:
 
     def _rewrite(self, pattern: QuadPattern, annotation: Annotation) -> Rewriting:
         options = RewriteOptions(annotation.labelling, fresh_names(), annotation.naming)
-        return annotation.method.rewrite(TriplePattern(*pattern[:3]), options)
+        rewriting = annotation.method.rewrite(TriplePattern(*pattern[:3]), options)
+        if rewriting.link is None or is_variable(pattern.graph) or pattern.graph == DEFAULT_GRAPH:
+            return rewriting
+        # Only what is linked to the graph can match.
+        link = rewriting.link._replace(object=pattern.graph)
+        return rewriting._replace(patterns=(*rewriting.patterns, link), graph=None, link=None)
 
-    def _may_meet_annotations(self, pattern: QuadPattern) -> bool:
-        if is_variable(pattern.predicate) or is_variable(pattern.graph):
-            return True
-        return pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
+    def _may_label(self, pattern: QuadPattern, annotation: Annotation) -> TermOrVariable | None:
+        """Return the nodes that matches of a pattern may annotate by, if any."""
+        of_rdf = pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
+        if of_rdf or is_variable(pattern.predicate) or is_variable(pattern.graph):
+            return _S
+        # A graph asked for by name may be that of one fact.
+        return pattern.graph if annotation.method.name == "named-graph" and pattern.graph else None
 
     def _label_nodes(
-        self, annotation: Annotation, at: datetime | None
+        self, node: TermOrVariable, annotation: Annotation, at: datetime | None
     ) -> Task[tuple[set[Term], list[Content]]]:
         predicate = _predicates(annotation.naming.vocabulary)[annotation.labelling]
-        content = yield from self.base.read(ReadRequest(QuadPattern(_S, predicate, _O, _G), at))
+        content = yield from self.base.read(ReadRequest(QuadPattern(node, predicate, _O, _G), at))
         nodes = {fact.quad.subject for fact in content.facts}
         if annotation.labelling == "interval":
             nodes |= {fact.quad.object for fact in content.facts}
@@ -421,7 +444,7 @@ def _stated(
     """Map each matching quad to its labels: start (``None``: none) to ends."""
     result: dict[Quad, dict[Term | None, dict[Term, None]]] = {}
     for binding in bindings:
-        graph = binding[rewriting.graph] if rewriting.graph else DEFAULT_GRAPH
+        graph = binding[rewriting.graph] if rewriting.graph else Term(pattern.graph)
         quad = _instance(pattern, binding, graph)
         if unify(pattern, quad, {}) is not None:
             initial = None if rewriting.initial is None else binding[rewriting.initial]

@@ -22,7 +22,7 @@ from tests.support.timelines import START as FIRST
 from tests.support.timelines import Timeline, timelines
 from tests.tpf_client.streaming.test_grace import JOINS, answer
 from tests.tpf_client.streaming.test_timelines import (
-    ONE_LIVE_GRAPH,
+    UNIVERSE,
     labellings,
     serve,
 )
@@ -176,9 +176,7 @@ def there_lately(timeline: Timeline, at: datetime, max_age: int) -> list[Quad]:
 @examples(6, shrink=False)
 @given(
     timeline=labellings.flatmap(
-        lambda each: timelines(
-            each, max_batches=4, universe=ONE_LIVE_GRAPH, unit=timedelta(seconds=7)
-        )
+        lambda each: timelines(each, max_batches=4, universe=UNIVERSE, unit=timedelta(seconds=7))
     ),
     texts=st.lists(queries, min_size=QUERIES, max_size=QUERIES, unique=True),
     lead=st.integers(1, 40),

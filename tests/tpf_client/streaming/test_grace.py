@@ -21,7 +21,6 @@ from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.timelines import EX, START, Batch, Timeline, timelines
 from tests.tpf_client.streaming.test_timelines import (
-    ONE_LIVE_GRAPH,
     SECOND,
     UNIVERSE,
     labellings,
@@ -153,9 +152,7 @@ def test_the_answer_is_over_valid_and_late_facts(
 
 @examples(12, shrink=False)
 @given(
-    timeline=labellings.flatmap(
-        lambda each: timelines(each, max_batches=6, universe=ONE_LIVE_GRAPH)
-    ),
+    timeline=labellings.flatmap(lambda each: timelines(each, max_batches=6, universe=UNIVERSE)),
     queries=st.lists(JOINS, min_size=4, max_size=8, unique=True),
     grace=st.integers(1, 4),
 )

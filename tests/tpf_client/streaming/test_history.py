@@ -20,8 +20,8 @@ from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.timelines import START, Timeline, timelines
 from tests.tpf_client.streaming.test_timelines import (
-    ONE_LIVE_GRAPH,
     SECOND,
+    UNIVERSE,
     Engine,
     selects,
     with_always,
@@ -32,8 +32,8 @@ from tpf_client.errors import HistoryError, QuerySyntaxError, UnsupportedQueryEr
 NAMING = Naming("http://foreign.test/", "http://foreign.test/data")
 METHOD_NAMES = [method.name for method in METHODS]
 histories = st.one_of(
-    timelines("interval", max_batches=5, universe=ONE_LIVE_GRAPH),
-    timelines("instant", max_batches=5, universe=ONE_LIVE_GRAPH),
+    timelines("interval", max_batches=5, universe=UNIVERSE),
+    timelines("instant", max_batches=5, universe=UNIVERSE),
 )
 
 

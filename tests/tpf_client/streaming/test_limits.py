@@ -21,8 +21,8 @@ from tests.support.live_server import LiveServer
 from tests.support.timelines import START, Timeline, timelines
 from tests.tpf_client.streaming.test_grace import JOINS, answer
 from tests.tpf_client.streaming.test_timelines import (
-    ONE_LIVE_GRAPH,
     SECOND,
+    UNIVERSE,
     labellings,
     serve,
 )
@@ -83,9 +83,7 @@ def texts_of(case: Case) -> tuple[str, str]:
 
 @examples(6, shrink=False)
 @given(
-    timeline=labellings.flatmap(
-        lambda each: timelines(each, max_batches=6, universe=ONE_LIVE_GRAPH)
-    ),
+    timeline=labellings.flatmap(lambda each: timelines(each, max_batches=6, universe=UNIVERSE)),
     chosen=st.lists(cases, min_size=QUERIES, max_size=QUERIES),
     page_size=st.sampled_from([2, 3, 100]),
     blocks=st.booleans(),

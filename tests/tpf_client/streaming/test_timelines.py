@@ -51,7 +51,6 @@ UNIVERSE = Universe(
     graphs=[DEFAULT_GRAPH, DEFAULT_GRAPH, DEFAULT_GRAPH, *random_queries.GRAPHS],
     live_graphs=[DEFAULT_GRAPH, DEFAULT_GRAPH, DEFAULT_GRAPH, *random_queries.GRAPHS],
 )
-ONE_LIVE_GRAPH = replace(UNIVERSE, live_graphs=[DEFAULT_GRAPH])
 
 Looks: TypeAlias = Generator[Tick | datetime]
 Row: TypeAlias = tuple[str | None, ...]
@@ -282,7 +281,7 @@ def test_every_answer_by_rewriting_is_right(
     method: str, data: st.DataObject, labelling: Labelling, queries: list[str], page_size: int,
     driver: str,
 ) -> None:  # fmt: skip
-    timeline = data.draw(timelines(labelling, max_batches=5, universe=ONE_LIVE_GRAPH))
+    timeline = data.draw(timelines(labelling, max_batches=5, universe=UNIVERSE))
     _play(timeline, method, queries, driver, page_size=page_size, page_labels=False)
 
 
@@ -386,7 +385,7 @@ def test_what_a_stream_holds_is_right_all_the_time(
     data: st.DataObject, queries: list[str], view: tuple[str, bool], page_size: int
 ) -> None:
     labelling = data.draw(labellings)
-    timeline = data.draw(timelines(labelling, max_batches=4, universe=ONE_LIVE_GRAPH, unit=UNIT))
+    timeline = data.draw(timelines(labelling, max_batches=4, universe=UNIVERSE, unit=UNIT))
     name, page_labels = view
     play(timeline, name, queries, page_size=page_size, page_labels=page_labels)
 
