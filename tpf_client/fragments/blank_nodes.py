@@ -25,6 +25,13 @@ def from_wire(term: Term, page_url: str) -> Term:
     return term
 
 
+def as_read(term: Term) -> Term:
+    """Convert the skolem IRIs of a pattern as those of its pages; blank nodes are converted."""
+    if is_triple_term(term):
+        return map_parts(term, as_read) if SKOLEM_PATH in term else term
+    return from_wire(term, "") if term.startswith("<") else term
+
+
 def kept_quad(quad: Quad, page_url: str) -> Quad:
     """Convert a quad of a page; see `from_wire`."""
     subject, predicate, object_, graph = quad

@@ -194,7 +194,7 @@ class FragmentSource:
             lasting = not page.metadata.dynamic and page.metadata.change is None
             if self._use.once and past is None and lasting:
                 # What was not as it is on other pages would come from them a second time.
-                matches = selector(pattern, form, url)(page.facts)
+                matches = selector(pattern, form)(page.facts)
                 first = [
                     fact for fact in matches
                     if "_:" not in "".join(fact.quad) or all(map(askable, fact.quad))
@@ -221,7 +221,7 @@ class FragmentSource:
         past = None if self._past is None else self._past.now()
         url = form.url(pattern, form.as_of(past))
         (page,) = yield [Request(url, past or self._since)]
-        select = selector(pattern, form, url)
+        select = selector(pattern, form)
         return select(page.facts), page.metadata.change
 
     def _read(self, asked: ReadRequest) -> Task[Content]:
@@ -238,7 +238,7 @@ class FragmentSource:
         if pattern in self._long or (block is not None and more is None):
             extra = extra | form.large_page()
         url = form.url(pattern, extra)
-        select = selector(pattern, form, url)
+        select = selector(pattern, form)
         tell = None
         if on_page is not None:
 

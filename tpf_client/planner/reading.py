@@ -9,7 +9,7 @@ from typing import TypeVar
 from annotations.labels import Fact
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_client.errors import HttpError, PageError
-from tpf_client.fragments.blank_nodes import from_wire
+from tpf_client.fragments.blank_nodes import as_read
 from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page, PageMetadata
@@ -224,12 +224,10 @@ def numbered_pages(following: str, read: int, first: Page) -> tuple[int, Callabl
     return max(-(-count // size), read + 1), url_of
 
 
-def selector(
-    pattern: QuadPattern, form: Form, url: str
-) -> Callable[[Sequence[Fact]], Sequence[Fact]]:
+def selector(pattern: QuadPattern, form: Form) -> Callable[[Sequence[Fact]], Sequence[Fact]]:
     """Return a filter of a page's facts by pattern; servers may send more."""
     constants = [
-        (position, from_wire(Term(term), url) if term.startswith("<") else term)
+        (position, as_read(Term(term)))
         for position, term in enumerate(pattern[:3])
         if not is_variable(term)
     ]

@@ -12,7 +12,7 @@ import pytest
 
 from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact
-from annotations.terms import Quad, iri, literal
+from annotations.terms import Quad, Triple, blank_node, iri, literal, triple_term
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import bag, select, store_of
 from tests.support.shapes import SERVER as PLAIN
@@ -366,3 +366,16 @@ def test_what_no_triple_can_be_is_not_asked_for(server: LiveServer, form: str) -
     limit = "" if form == "ASK" else "LIMIT 1"
     found, _ = ask(server, f'{form} {{ VALUES ?l {{ "x" }} ?l :label ?p }} {limit}')
     assert not found
+
+
+def test_triple_terms_with_blank_nodes_are_looked_up(tmp_path: Path) -> None:
+    s, p, q = (iri(SHOP + name) for name in "spq")
+    term = triple_term(Triple(blank_node("b"), p, s))
+    quads = [Quad(iri(f"{SHOP}s{number}"), q, literal("x")) for number in range(50)]
+    quads += [Quad(s, p, term), Quad(s, q, term)]
+    with LiveServer(
+        tmp_path, quads, live=False, page_size=5, server={"max_page_size": 5, "max_values": 0}
+    ) as server:
+        found, sent = ask(server, "SELECT ?t { :s :p ?o . ?t :q ?o }")
+    assert found == {frozenset({("?t", s)}): 1}
+    assert sent == 4
