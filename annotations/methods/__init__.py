@@ -34,18 +34,17 @@ def method_named(name: str) -> Method:
 
 def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
     """Return the method that annotates these quads; ``None``: there is no label."""
-    predicates = {quad.predicate for quad in quads}
+    labels = {vocabulary.expiration, vocabulary.instant, vocabulary.interval}
+    labels.add(vocabulary.interval_final)
+    labelled = {quad.subject for quad in quads if quad.predicate in labels}
+    # Facts may have the same predicates.
+    predicates = {quad.predicate for quad in quads if quad.subject in labelled}
     if vocabulary.singleton_property_of in predicates:
         return method_named("singleton-property")
     if RDF_REIFIES in predicates:
         return method_named("rdf-1.2")
     if RDF_OBJECT in predicates:
         return method_named("reification")
-    labels = {vocabulary.expiration, vocabulary.instant, vocabulary.interval}
-    labels.add(vocabulary.interval_final)
-    labelled = {quad.subject for quad in quads if quad.predicate in labels}
-    if not labelled:
-        return None
     if labelled & {quad.graph for quad in quads}:
         return method_named("named-graph")
     if any(is_iri(node) and read_fragment_iri(node) is not None for node in labelled):
