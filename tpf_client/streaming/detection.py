@@ -18,7 +18,14 @@ from annotations.methods import method_named
 from annotations.methods.base import Derived, LabelForm, Naming, RewriteOptions, Rewriting
 from annotations.methods.method import Method
 from annotations.methods.names import read_fragment_iri
-from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT, Vocabulary
+from annotations.namespaces import (
+    DEFAULT_VOCABULARY,
+    RDF_REIFIES,
+    RDF_STATEMENT,
+    RDF_SUBJECT,
+    RDF_TYPE,
+    Vocabulary,
+)
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -408,8 +415,12 @@ class AnnotatedSource:
 
     def _may_label(self, pattern: QuadPattern, annotation: Annotation) -> TermOrVariable | None:
         """Return the nodes that matches of a pattern may annotate by, if any."""
-        of_rdf = pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
-        if of_rdf or is_variable(pattern.predicate) or is_variable(pattern.graph):
+        if is_variable(pattern.predicate) or is_variable(pattern.graph):
+            return _S
+        statements = pattern.predicate == RDF_TYPE and (
+            is_variable(pattern.object) or pattern.object == RDF_STATEMENT
+        )
+        if statements or pattern.predicate in annotation.naming.vocabulary.structure_predicates:
             return _S
         # A graph asked for by name may be that of one fact.
         return pattern.graph if annotation.method.name == "named-graph" and pattern.graph else None
@@ -425,7 +436,12 @@ class AnnotatedSource:
         return nodes, [content]
 
     def _annotates(self, quad: Quad, nodes: set[Term]) -> bool:
-        return quad.subject in nodes or quad.predicate in nodes or quad.graph in nodes
+        names = self.annotations[0].naming.vocabulary
+        if quad.predicate in names.structure_predicates or quad[1:3] == (RDF_TYPE, RDF_STATEMENT):
+            return quad.subject in nodes or quad.graph in nodes
+        # What else is said of a labelled node is a fact.
+        label = quad.predicate in names.label_predicates
+        return label or quad.predicate in nodes or quad.graph in nodes
 
 
 def _predicates(vocabulary: Vocabulary) -> dict[LabelForm, Term]:
