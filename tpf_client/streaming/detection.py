@@ -34,7 +34,6 @@ from annotations.terms import (
     TermOrVariable,
     TriplePattern,
     Variable,
-    is_iri,
     is_variable,
 )
 from tpf_client.errors import HistoryError, PageError, SourceLimitError
@@ -692,7 +691,7 @@ def _annotations(
         for name, probe in probes.items():
             if (yield from base.first(probe))[0]:
                 annotations.append(Annotation(method_named(name), labelling, naming))
-        for node in [each for each in others if graphs and is_iri(each)][:_GRAPHS]:
+        for node in [each for each in others if graphs and askable(each)][:_GRAPHS]:
             # Not every one: some may label in another way, or nothing at all.
             if (yield from base.first(QuadPattern(_S, _P, _O, node)))[0]:
                 annotations.append(Annotation(method_named("named-graph"), labelling, naming))
