@@ -177,6 +177,9 @@ def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
         if not isinstance(status, int):
             raise
         if hasattr(error, "show"):
+            if hasattr(error, "message"):
+                # Typer puts pydantic's words before those of a parser.
+                error.message = error.message.removeprefix("Value error, ")
             error.show()
         elif hasattr(error, "exit_status"):
             _say(name.partition(" ")[0], str(error))
@@ -236,14 +239,23 @@ _EXTRAS = {"psycopg": "postgres", "pyspark": "spark", "py4j": "spark"}
 """Extras that only some uses of a command need."""
 
 
+def _open_closed_streams() -> None:
+    """Open standard streams that are closed, or other files would take their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # An answer that nobody gets is an error, so output cannot be written.
+            os.dup2(os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR), number)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - it stays open
+
+
 def _standard_output() -> io.TextIOWrapper:
     output = NamedOutput(1, "standard output")
-    return io.TextIOWrapper(
-        io.BufferedWriter(output),
-        sys.stdout.encoding,
-        sys.stdout.errors,
-        line_buffering=output.isatty(),
-    )
+    # The formats of answers are UTF-8 in every locale; a terminal shows of them what it can.
+    encoding, errors = "utf-8", sys.stdout.errors
+    if terminal := output.isatty():
+        encoding, errors = sys.stdout.encoding, "replace"
+    return io.TextIOWrapper(io.BufferedWriter(output), encoding, errors, line_buffering=terminal)
 
 
 def _close_output() -> None:
@@ -280,6 +292,7 @@ def main() -> NoReturn:
         arguments = line.split()[1:]
     if f"{name} {' '.join(arguments[:1])}" in COMMANDS:
         name, arguments = f"{name} {arguments[0]}", arguments[1:]
+    _open_closed_streams()
     sys.stdout = _standard_output()
     status = run(name, arguments)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -83,7 +83,7 @@ def read_configuration(
     values: dict[str, Any] = {}
     if file is not None:
         try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
+            values = tomllib.loads(file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SettingsError(f"{file}: {error}") from error
     datasets = values.pop("datasets", {})

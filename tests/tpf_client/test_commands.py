@@ -181,6 +181,48 @@ def test_a_command_is_a_process_of_its_own() -> None:
         assert run("tpf-query", "--version", stdout=full).returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("closing", "query", "expected"),
+    [
+        (">&-", ["ASK {}"], (1, "", "tpf-query: standard output: Bad file descriptor\n")),
+        ("2>&-", ["ASK {}"], (0, "true\n", "")),
+        ("<&-", ["ASK {}"], (0, "true\n", "")),
+        ("<&-", ["-f", "-"], (1, "", "tpf-query: line 1, column 1: expected SELECT, ASK, ")),
+    ],
+)
+def test_standard_streams_that_are_closed(
+    closing: str, query: list[str], expected: tuple[int, str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.nt").write_text("<x:a> <x:b> <x:c> .\n")
+    command = [sys.executable, "-m", "tpf_client.commands", "tpf-query", str(tmp_path / "a.nt")]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closing}', "sh", *command, *query],
+        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    said = done.stderr if done.returncode == 0 else done.stderr[: len(expected[2])]
+    assert (done.returncode, done.stdout, said) == expected
+
+
+@pytest.mark.parametrize("format_", ["csv", "table"])
+def test_answers_are_utf_8_in_every_locale(format_: str, tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text('<x:a> <x:b> "café \u2192" .\n', "utf-8")
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    asked = ("SELECT ?o { ?s ?p ?o }", "--format", format_)
+    done = run("tpf-query", str(tmp_path / "a.nt"), *asked, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "café \u2192" in done.stdout
+
+
+def test_a_byte_order_mark_before_a_query_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text("<x:a> <x:b> <x:c> .\n")
+    query = tmp_path / "a.rq"
+    query.write_text("ASK {}", "utf-8-sig")
+    for name in (str(query), "-"):
+        with query.open() as file:
+            done = run("tpf-query", str(tmp_path / "a.nt"), "-f", name, stdin=file)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "true\n", "")
+
+
 def test_a_shell_that_nobody_knows(called: Callable[..., Done]) -> None:
     done = called("tpf-query", "--help", _TPF_QUERY_COMPLETE="csh_source")
     assert (done.returncode, done.stdout) == (1, "")

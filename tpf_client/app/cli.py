@@ -317,7 +317,8 @@ def _list(client: Client, urls: Sequence[str]) -> None:
 def _read(file: Path | None) -> str:
     assert file is not None
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        return text.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         _fail(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
 
