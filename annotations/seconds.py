@@ -1,5 +1,6 @@
 """Numbers of seconds from users and callers."""
 
+import math
 from collections.abc import Callable
 
 MOST_SECONDS = 1e9
@@ -15,7 +16,10 @@ def seconds_from(least: float, most: float = MOST_SECONDS) -> Callable[[str | fl
     """Return a parser of options in seconds from `least` to `most`, named for help."""
 
     def seconds(text: str | float) -> float:
-        value = float(text)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
         if not least <= value <= most:
             raise ValueError(f"{_range(least, most)}, not {text}")
         return value

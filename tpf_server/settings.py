@@ -194,7 +194,10 @@ class DatasetSettings:
     def __post_init__(self) -> None:
         _check_types(self)
         if not _DATASET_NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
-            raise SettingsError(f"not the name of a dataset: {self.name!r}")
+            raise SettingsError(
+                f"not the name of a dataset: {self.name!r}; it has letters, digits and _ ~ . -, "
+                f"and is none of {', '.join(sorted(_RESERVED_NAMES))}"
+            )
         for view in (self.annotation, *self.views):
             if view not in VIEW_NAMES:
                 raise SettingsError(
@@ -215,9 +218,9 @@ class DatasetSettings:
                 )
         _check_prefixes(f"dataset {self.name}: ", self.prefixes)
         _check_token(f"dataset {self.name}: token", self.token)
-        times = (self.retention, self.max_age or 0, self.history or 0, self.event_stream or 0)
-        if min(self.page_size, *times) < 0:
-            raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
+        for name in ("page_size", "retention", "max_age", "history", "event_stream"):
+            if (getattr(self, name) or 0) < 0:
+                raise SettingsError(f"dataset {self.name}: {name} cannot be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,6 +426,8 @@ class Settings:
         _check_token("publish_token", self.publish_token)
         if self.continuous and self.workers > 1:
             raise SettingsError("continuous needs workers = 1: its streams live in one process")
+        if self.keep_windows and not self.keep_queries:
+            raise SettingsError("keep_windows needs keep_queries, or nothing would be kept")
 
     @property
     def watched_at(self) -> str:

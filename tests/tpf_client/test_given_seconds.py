@@ -33,6 +33,16 @@ def test_what_is_refused(takes: Callable[..., object], name: str, value: float) 
         takes(**{name: value})
 
 
+@pytest.mark.parametrize(
+    "name", ["retries", "max_page_bytes", "max_query_bytes", "max_query_requests"]
+)
+def test_limits_are_whole_numbers(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: 0 or more, not -1$"):
+        Limits(**{name: -1})
+    with pytest.raises(TypeError, match=f"^{name}: int, not str$"):
+        Limits(**{name: "1"})  # type: ignore[arg-type]
+
+
 def test_a_grace_is_a_week_at_most() -> None:
     with pytest.raises(ValueError, match="grace: 0 to 604800 seconds, not 604801"):
         _stream(grace=604_801)

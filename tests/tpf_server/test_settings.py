@@ -42,12 +42,28 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
           for value in ("inf", "nan", "1e20", f"1{400 * '0'}", "true")),
         "query_map_tiles = 'http://e/{z}/{x}/{y}'", "query_map_attribution = 'us'",
         "query_map_tiles = 'e/{z}/{x}/{y}'\nquery_map_attribution = 'us'",
+        "keep_windows = true",
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "server.toml"
     file.write_text(text)
     with pytest.raises(SettingsError):
+        read_configuration(file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("retention = -1", "dataset x: retention cannot be negative"),
+        ("page_size = -1", "dataset x: page_size cannot be negative"),
+        ("name = 'streams'", "'streams'; it has letters, digits and _ ~ . -, and is none of api-"),
+    ],
+)
+def test_what_is_wrong_with_a_dataset_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f"[datasets.x]\n{text}", "utf-8-sig")  # a byte order mark is no part of it
+    with pytest.raises(SettingsError, match=re.escape(said)):
         read_configuration(file, {}, {})
 
 

@@ -211,7 +211,8 @@ def serve(
     ] = None,
 ) -> None:
     """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments; a page for it at /."""
-    for url in urls:
+    origins = {*(allow_origin or ())} - {"*", "null"}
+    for url in (*urls, *(allow_service or ()), *(allow_link or ()), *origins):
         if not is_file(url) and (wrong := not_a_url(url)):
             raise typer.BadParameter(wrong, param_hint="URL")
     examples, tiles = offers(example, map_tiles, map_attribution)

@@ -20,6 +20,7 @@ from tpf_client.errors import (
     PageTooLargeError,
     ParseError,
     SourceError,
+    check_argument,
 )
 from tpf_client.fragments.destinations import THIS_MACHINE, Origin, origin
 from tpf_client.fragments.freshness import read_http_date, whole_number
@@ -72,7 +73,7 @@ class Limits:
         max_query_seconds: the most time of reading and work.
 
     Raises:
-        ValueError: seconds or a rate out of range.
+        ValueError: a number out of range.
     """
 
     connect_timeout: float = 10.0
@@ -96,6 +97,11 @@ class Limits:
             max_backoff=self.max_backoff,
             max_query_seconds=self.max_query_seconds,
         )
+        for name in ("retries", "max_page_bytes", "max_query_bytes", "max_query_requests"):
+            number = getattr(self, name)
+            check_argument(name, number, int)
+            if number < 0:
+                raise ValueError(f"{name}: 0 or more, not {number!r}")
         if not self.max_requests_per_second >= _LEAST_RATE:
             value = self.max_requests_per_second
             raise ValueError(f"max_requests_per_second: {_LEAST_RATE} or more, not {value!r}")

@@ -230,6 +230,21 @@ def test_seconds_that_nobody_can_wait_for_are_wrong_use(run: Run, option: str, v
     assert value in done.stderr
 
 
+def test_a_wrong_number_is_told_by_what_is_taken(run: Run, url: str) -> None:
+    done = run(url, "ASK {}", "--seconds", "soon")
+    said = "Error: Invalid value for '--seconds': 0 to 1000000000 seconds, not soon"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+
+
+@pytest.mark.parametrize("option", ["service", "link", "origin"])
+def test_what_an_endpoint_may_ask_or_answer_is_at_urls(
+    called: Callable[..., Done], option: str
+) -> None:
+    done = called("tpf-query", "serve", "http://127.0.0.1:9/d", f"--allow-{option}", "e.org")
+    said = "Error: Invalid value for URL: not an http(s) URL: e.org (try http://e.org)"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+
+
 def test_a_plan_is_explained_once_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first evaluation may have failed by facts that expired meanwhile."""
     told: list[str] = []
