@@ -65,6 +65,8 @@ def publish(
     """
     import requests
 
+    from tpf_client.fragments.transport import cause
+
     check_argument("url", url, str)
     check_argument("token", token, str)
     check_argument("facts", facts, str, Iterable)
@@ -99,7 +101,7 @@ def publish(
             allow_redirects=False,  # it would become a GET
         )
     except requests.RequestException as error:
-        raise ConnectionFailedError(target, str(error)) from error
+        raise ConnectionFailedError(target, cause(error)) from error
     finally:
         if own:
             session.close()

@@ -116,3 +116,11 @@ def test_a_server_that_is_elsewhere_or_nowhere() -> None:
         publish("http://h.test/e", LINE, expires_in=5)
     with pytest.raises(ConnectionFailedError, match=r"http://127\.0\.0\.1:9/facts"):
         publish("http://127.0.0.1:9", LINE, expires_in=5, session=requests.Session())
+
+
+def test_why_a_server_cannot_be_reached_is_said_without_objects() -> None:
+    with pytest.raises(ConnectionFailedError) as failed:
+        publish("http://127.0.0.1:9", LINE, expires_in=5, session=requests.Session())
+    place, _, reason = str(failed.value).partition("/facts: ")
+    assert (place, reason.rpartition("] ")[2]) == ("http://127.0.0.1:9", "Connection refused")
+    assert len(reason) < 80

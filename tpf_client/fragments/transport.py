@@ -530,11 +530,11 @@ class Transport:
         try:
             yield
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
-            raise SourceError(url, f"not a URL that can be asked: {_cause(error)}") from error
+            raise SourceError(url, f"not a URL that can be asked: {cause(error)}") from error
         except requests.exceptions.MissingSchema as error:
             raise SourceError(url, "not an absolute URL") from error
         except (OSError, ValueError, urllib3.exceptions.HTTPError, HTTPException) as error:
-            reason = "timed out" if _is_timeout(error) else _cause(error)
+            reason = "timed out" if _is_timeout(error) else cause(error)
             raise ConnectionFailedError(url, reason) from error
         finally:
             exchange.finish()
@@ -617,7 +617,8 @@ def _is_timeout(error: BaseException) -> bool:
 _CONNECTION: Final = re.compile(r"\b\w++\(host=[^()]{0,300}\): ")
 
 
-def _cause(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
+    """Return what is at the bottom of an error of `requests`, in one line."""
     while True:
         inside = [getattr(error, "reason", None), *reversed(error.args)]
         deeper = next((each for each in inside if isinstance(each, BaseException)), None)
