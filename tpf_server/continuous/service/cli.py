@@ -1,4 +1,4 @@
-"""``tpf-continuous``: continuous queries over files."""
+"""Continuous queries over files."""
 
 import contextlib
 import heapq
@@ -529,7 +529,9 @@ def run(
         str,
         typer.Option(help=f"kernel for batches of records in CQELS-QL: {', '.join(KERNELS)}"),
     ] = "compiled",
-    lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
+    lateness: Annotated[
+        int, typer.Option(min=0, help="milliseconds that an element may be late")
+    ] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     format: Annotated[  # noqa: A002 (the name of the option)
         _Format, typer.Option(help="of results; arrow: a stream of Arrow, of one query")
@@ -549,7 +551,8 @@ def run(
     """Play streams through queries; a line for each result, or a row of Arrow.
 
     A line has the number of the arrival (in C-SPARQL and RSP-QL: the instant of the evaluation,
-    in milliseconds since 1970), the number of the query and the values, separated by tabulators.
+    in milliseconds since 1970), the number of the query and the values, separated by tabulators;
+    those of CQELS-QL by blanks.
     """
     if format is _Format.ARROW and (len(queries) > 1 or engine is _EngineName.SPARK or explain):
         raise typer.BadParameter("--format arrow is for one query on the native engine")
@@ -606,7 +609,7 @@ def _errors_in_a_line() -> Iterator[None]:
     try:
         yield
     except ContinuousSyntaxError as error:
-        typer.echo(f"{error}\n{error.pointed}", err=True)
+        typer.echo(f"tpf-continuous: {error}\n{error.pointed}", err=True)
         raise typer.Exit(2) from None
     except ServerError as error:
         if isinstance(error, CallbackError) and isinstance(error.__cause__, OSError):
@@ -630,10 +633,10 @@ def _opened(output: Path | None, kind: _Format) -> Iterator[TextIO | ArrowFile]:
 
 
 def _text(query: str) -> str:
-    if "{" in query:
+    if "{" in query or not query.strip():
         return query
     try:
-        return Path(query).read_text(encoding="utf-8")
+        return Path(query).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{query}: {error}") from None
 

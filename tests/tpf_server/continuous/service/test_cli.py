@@ -86,10 +86,18 @@ def test_what_is_wrong_is_said_with_its_place(files):
     assert "nothing but 2 malformed lines or records" in nothing.output
     wrong = run(files, query="SELECT * { STREAM <http://s/> { ?a ?b ?c } }")
     assert wrong.exit_code == 2
-    assert "line 1, column 31" in wrong.output
+    assert wrong.output.startswith("tpf-continuous: line 1, column 31: ")
     assert wrong.output.rstrip().endswith("^")
     assert run(files, "--semantics", "magic").exit_code == 2
     assert run(files, stream="absent").exit_code == 1
+    assert run(files, "--lateness", "-1").exit_code == 2
+    nothing = CliRunner().invoke(app, ["run", ""])
+    assert nothing.output.startswith("tpf-continuous: line 1, column 1: expected SELECT, ASK, ")
+
+
+def test_a_byte_order_mark_before_a_query_is_no_part_of_it(files):
+    (files / "marked.rq").write_text(QUERY, "utf-8-sig")
+    assert run(files, query="marked.rq").output == run(files).output
 
 
 PERIODIC = """SELECT ?a ?c FROM <http://g/> FROM STREAM <http://s/> [RANGE 4ms STEP 2ms]
