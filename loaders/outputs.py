@@ -79,10 +79,7 @@ def put_where_wanted(output: str, *, folder: bool = False) -> Iterator[Path]:
 def parts_folder(output: str) -> Iterator[Path | RemoteFolder]:
     """Give a folder for files that are parts of an output; ``_SUCCESS`` completes one at a URL."""
     if not is_store_url(output):
-        path = output_path(output)
-        if path.is_dir() and not all(each.name.startswith("part-") for each in path.iterdir()):
-            raise OutputError(f"{path} exists already, with other files: it is left alone")
-        with directory_aside(path, replace=True) as aside:
+        with directory_aside(output_path(output), replace=True) as aside:
             yield aside
         return
     with output_errors():
@@ -95,8 +92,10 @@ def parts_folder(output: str) -> Iterator[Path | RemoteFolder]:
 
 @contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
-    """Give a directory that replaces `output` on success, or what a link there leads to."""
+    """Give a directory that replaces one of parts, or what a link to one leads to, on success."""
     check_output(output, replace)
+    if output.is_dir() and not all(each.name.startswith("part-") for each in output.iterdir()):
+        raise OutputError(f"{output} exists already, with other files: it is left alone")
     output = output.resolve()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -177,10 +177,10 @@ def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
         if not isinstance(status, int):
             raise
         if hasattr(error, "show"):
-            if hasattr(error, "message"):
-                # Typer puts pydantic's words before those of a parser.
-                error.message = error.message.removeprefix("Value error, ")
-            error.show()
+            shown = io.StringIO()
+            error.show(shown)
+            # Typer puts pydantic's words before those of a parser.
+            sys.stderr.write(shown.getvalue().replace(": Value error, ", ": ", 1))
         elif hasattr(error, "exit_status"):
             _say(name.partition(" ")[0], str(error))
         return status

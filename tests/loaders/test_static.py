@@ -111,13 +111,20 @@ def test_a_failed_load_leaves_the_old_output(tmp_path: Path) -> None:
 def test_an_output_is_replaced_only_when_told(tmp_path: Path) -> None:
     output = tmp_path / "out"
     load_as_lines(Numbers(), output, None)
-    (output / "note.txt").write_text("keep me")
+    (output / "part-9.nt").write_text("old")
     with pytest.raises(OutputError, match="out exists already"):
         load_as_lines(Numbers(), output, None)
-    assert (output / "note.txt").exists()
+    assert (output / "part-9.nt").exists()
     load_as_lines(Numbers(), output, None, replace=True)
-    assert not (output / "note.txt").exists()
+    assert not (output / "part-9.nt").exists()
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("keep me")
+    with pytest.raises(OutputError, match="exists already, with other files: it is left alone"):
+        load_as_lines(Numbers(), tmp_path, None, replace=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["note.txt"]
 
 
 def test_a_link_leads_to_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
