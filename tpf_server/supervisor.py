@@ -39,10 +39,7 @@ class SignalFlag(threading.Event):
 
 
 class _Wakeup(SignalFlag):
-    """Wake the loop that supervises the workers, which clears it after it has looked why.
-
-    A signal to end or the death of a worker since that look keeps it raised.
-    """
+    """Wake the loop that supervises the workers, which clears it after it has looked why."""
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
         super().__init__()

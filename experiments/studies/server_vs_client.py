@@ -64,7 +64,7 @@ class Sizes:
         lead: from a renewal's publication to the old facts' expiry.
         jitter: over which clients spread their evaluations.
         step: between two evaluations of a C-SPARQL query.
-        first_seconds: least time for the start of the clients and their first, whole pages.
+        first_seconds: least time until clients have their first, whole pages.
         periods: observed after the start.
         modes: only these; all where empty.
     """

@@ -411,7 +411,7 @@ def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
     """Start Spark in another thread, which interrupts do not reach.
 
     A Java half started could not be ended, and PySpark's handler for Ctrl-C would call it amid
-    another call. The first interrupt counts afterwards.
+    another call.
     """
     with ThreadPoolExecutor(1, "spark-start") as pool:
         starting = pool.submit(start)

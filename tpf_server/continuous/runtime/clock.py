@@ -31,8 +31,7 @@ class StreamClock:
 
     Attributes:
         newest: the timestamp of its newest element.
-        latest: the time up to which the stream is complete, by its elements or because somebody
-            said so; older elements are late.
+        latest: the stream is complete up to then; older elements are late.
         lag: how far it was behind the front when its newest element came, in milliseconds.
         hiding: windows over it that keep what the time of others has pushed out of them.
         plain: it is neither behind nor ahead, and nothing is hidden.

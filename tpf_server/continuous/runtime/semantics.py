@@ -88,7 +88,7 @@ class EngineSettings:
         base: what relative IRIs in queries are relative to.
         semantics: what queries in CQELS-QL emit, where registration says nothing else.
         lateness: milliseconds that elements wait, to be put in order.
-        create_streams: a stream comes into being when it is first named.
+        create_streams: naming a stream makes it.
         share: queries that differ in constants only share a plan.
         kernel: what takes batches of records; ``None``: what the environment says.
         skip_idle: queries that answer between elements leave out instants at which nothing is in

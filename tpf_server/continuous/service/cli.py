@@ -167,8 +167,8 @@ def _record_batches(
 ) -> Iterator[tuple[list[Term], Iterator[tuple[str, pa.RecordBatch]]]]:
     """Return the predicates of a file of records, and these, batch by batch.
 
-    `name` makes a predicate of the name of a column. An `ElementError` names the file and, after
-    the first one, the batch, in which records are counted.
+    An `ElementError` names the file and, after the first one, the batch, in which records are
+    counted.
     """
     with (
         pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"") as file,

@@ -240,10 +240,6 @@ class Dispatch(Node):
 
     Args:
         comparisons: the conditions, at least one; constants are looked up for the first.
-
-    Attributes:
-        index: the queries by their constants.
-        variables: they stand for these.
     """
 
     def __init__(

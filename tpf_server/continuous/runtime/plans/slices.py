@@ -45,7 +45,7 @@ class _Part:
 
     Args:
         number: they see what a query with this number sees.
-        copies: all rows, also those that they do not see.
+        copies: all rows, also others.
 
     Attributes:
         after: the number of the part before.
