@@ -92,6 +92,9 @@ def _as_received(shot: Shot) -> Iterator[str]:
         if pair.startswith(b"values="):
             # There a term is one of many.
             yield from _TERM.findall(text)
+            for start in re.finditer(r"<<\(", text):
+                ends = re.finditer(r"\)>>", text[start.start() :])
+                yield from (text[start.start() :][: each.end()] for each in ends)
 
 
 def _resident() -> int:

@@ -89,15 +89,8 @@ def _rows(
 ) -> Iterator[list[Term | None]]:
     row: list[Term | None] | None = None
     while True:
-        word = _WORD.match(text, position)
-        if word is None:
-            raise RequestError(f"values: not a term: {text[position : position + _SHOWN]!r}")
-        mark, undefined, term = word.groups()
-        end = word.end()
-        if term == "<<(":
-            end = _end_of_triple_term(text, word.start(3))
-            term = text[word.start(3) : end]
-        if mark == "}" and row is None and word.end() == len(text):
+        mark, undefined, term, end = _word(text, position)
+        if mark == "}" and row is None and end == len(text):
             return
         if mark == "(" and row is None:
             row = []
@@ -111,13 +104,18 @@ def _rows(
         position = end
 
 
-def _end_of_triple_term(text: str, start: int) -> int:
-    depth = 0
-    for piece in _IN_TRIPLE_TERM.finditer(text, start):
-        depth += {"<<(": 1, ")>>": -1}.get(piece[0], 0)
-        if not depth:
-            return piece.end()
-    return len(text)
+def _word(text: str, position: int) -> tuple[str | None, str | None, str, int]:
+    """Return a bracket, UNDEF or a term, and where it ends."""
+    if word := _WORD.match(text, position):
+        mark, undefined, term = word.groups()
+        start, depth = word.start(3), 0
+        if term != "<<(":
+            return mark, undefined, term, word.end()
+        for piece in _IN_TRIPLE_TERM.finditer(text, start):
+            depth += {"<<(": 1, ")>>": -1}.get(piece[0], 0)
+            if not depth:
+                return None, None, text[start : piece.end()], piece.end()
+    raise RequestError(f"values: not a term: {text[position : position + _SHOWN]!r}")
 
 
 def _term(text: str, skolemizer: Skolemizer) -> Term:
