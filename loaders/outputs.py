@@ -92,7 +92,7 @@ def parts_folder(output: str) -> Iterator[Path | RemoteFolder]:
 
 @contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
-    """Give a directory that replaces one of parts, or what a link to one leads to, on success."""
+    """Give a directory that replaces one of parts, also behind a link, on success."""
     check_output(output, replace)
     if output.is_dir() and not all(each.name.startswith("part-") for each in output.iterdir()):
         raise OutputError(f"{output} exists already, with other files: it is left alone")

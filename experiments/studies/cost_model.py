@@ -10,7 +10,7 @@ An *instance* is one worker process on one core. With n clients on k instances
     machines               the most of k / cores, memory / memory of a machine, traffic / network
     cost per month         machines · price + traffic · price
 
-Load bursts at renewals and must be done within the deadline.
+`fixed` is the load without clients. Load bursts at renewals and must be done within the deadline.
 """
 
 import json

@@ -26,7 +26,7 @@ def from_wire(term: Term, page_url: str) -> Term:
 
 
 def as_read(term: Term) -> Term:
-    """Convert the skolem IRIs of a pattern as those of its pages; blank nodes are converted."""
+    """Convert the skolem IRIs of a pattern as those of its pages."""
     if is_triple_term(term):
         return map_parts(term, as_read) if SKOLEM_PATH in term else term
     return from_wire(term, "") if term.startswith("<") else term

@@ -422,16 +422,20 @@ def _writer(
 
 
 def _declared_elements(engine: Engine, stream: str, path: Path) -> Iterator[_Item]:
-    """Read a stream; an element with a predicate that it does not declare is an error, too."""
-    check = engine.instants.declarations.check
+    """Read a stream; an element with an undeclared predicate is an error."""
+    declarations, name = engine.instants.declarations, engine.name(stream)
+    if name not in declarations.declared:
+        yield from read_stream(stream, path, engine.name)
+        return
     unit = "record" if holds_records(path) else "line"
     for at, _, item in read_stream(stream, path, engine.name):
         try:
             if isinstance(item, Element):
-                check(engine.name(stream), (predicate for _, predicate, _ in item.triples))
-            yield at, stream, item
+                declarations.check(name, (predicate for _, predicate, _ in item.triples))
         except ElementError as error:
             yield at, stream, ElementError(f"{path}: {ElementError(str(error), item.line, unit)}")
+        else:
+            yield at, stream, item
 
 
 def _pushed(engine: Engine, files: _Files) -> Iterator[ElementError | None]:

@@ -29,7 +29,7 @@ _POINTED = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 
 
 def _up_to(most: float) -> str:
-    """Return a regular expression of the digits of the integers from 0 to this one."""
+    """Return a regular expression of the digits of integers up to this one."""
     if isinf(most):
         return "[0-9]+"
     text = str(int(max(most, 0)))
@@ -47,6 +47,7 @@ def _integer(name: str, least: float, most: float) -> str:
     return rf'{zero}(?:\+?{_up_to(most)}|-{_up_to(-least)}) *"\^\^<{name}'
 
 
+# Integers of all types, within the bounds of their type.
 _DERIVED = rf'^" *(?:{"|".join(_integer(name, *BOUNDS[name]) for name in sorted(BOUNDS))})>$'
 _EXACT = rf'^" *(?:[+-]?[0-9]+ *"\^\^<{XSD}integer|{_POINTED} *"\^\^<{_DECIMAL})>$'
 _NUMERIC = (
