@@ -2,6 +2,7 @@
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import chain, islice
@@ -158,6 +159,7 @@ def quads_of_body(
     body: bytes, rdf_format: "ox.RdfFormat", url: str, most: float = math.inf
 ) -> Iterator[list[Quad]]:
     """Parse a body with pyoxigraph, in batches, each of which takes a small part of `most`."""
+    body = body.removeprefix(BOM_UTF8)
     check_nesting((body,), rdf_format.media_type, base=url)
     parsed = short_terms(ox.parse(body, rdf_format, base_iri=url), body)
     # Declarations may make each term as long as the body.
@@ -205,7 +207,7 @@ _KEPT: Final = 2**14
 
 def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
     """Yield the quads of a document; `triples`: lines have no graph."""
-    for number, text in enumerate(re.split(r"[\r\n]", body.decode("utf-8"))):
+    for number, text in enumerate(re.split(r"[\r\n]", body.decode("utf-8-sig"))):
         quad = _known_quad(text) if len(text) <= _LONGEST else _quad(text)
         if quad is None:
             if _NOTHING.fullmatch(text):

@@ -1,6 +1,7 @@
 """RDF files as datasets, against the data themselves and pyoxigraph."""
 
 import asyncio
+import codecs
 import gzip
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -133,6 +134,17 @@ def test_a_large_file_has_pages(tmp_path: Path) -> None:
         requests = client.statistics.requests
         assert len(client.select("SELECT * { ?s ?p ?o } LIMIT 3")) == 3
         assert client.statistics.requests - requests <= 3
+
+
+@pytest.mark.parametrize("kind", ["nt", "nq", "ttl", "jsonld", "rdf"])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, kind: str) -> None:
+    triple = ox.Triple(ox.NamedNode("urn:a"), ox.NamedNode("urn:p"), ox.Literal("1"))
+    body = ox.serialize([triple], format=ox.RdfFormat.from_extension(kind))
+    assert body is not None
+    path = tmp_path / f"a.{kind}"
+    path.write_bytes(codecs.BOM_UTF8 + body)
+    with Client(str(path)) as client:
+        assert client.ask('ASK { <urn:a> <urn:p> "1" }')
 
 
 def test_a_wrong_file_is_an_error(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """N-Quads and N-Triples, read as pyoxigraph reads them."""
 
+import codecs
+
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
@@ -25,7 +27,10 @@ statements = st.tuples(terms, terms, terms, st.sampled_from([*TOKENS[:6], "", ""
 
 def _by_pyoxigraph(body: bytes) -> list[Quad] | None:
     try:
-        return [quad_of(each) for each in ox.parse(body, ox.RdfFormat.N_QUADS)]
+        return [
+            quad_of(each)
+            for each in ox.parse(body.removeprefix(codecs.BOM_UTF8), ox.RdfFormat.N_QUADS)
+        ]
     except (SyntaxError, ValueError):
         return None
 
@@ -47,6 +52,11 @@ def test_what_is_read_is_what_pyoxigraph_reads(text: str) -> None:
 def test_each_object(token: str) -> None:
     body = f"<urn:a><urn:b>{token}<urn:g>.\r\n".encode()
     assert _by_us(body) == _by_pyoxigraph(body)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_document() -> None:
+    body = b"<urn:a> <urn:b> <urn:c> <urn:g> .\n"
+    assert _by_us(codecs.BOM_UTF8 + body) == _by_pyoxigraph(body)
 
 
 def test_errors_name_the_line() -> None:
