@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 _NAP = 60.0
 """Seconds of sleep at most: clocks are set meanwhile, and computers sleep."""
+_TURN = 0.02
+"""Seconds of rows after which other tasks of the loop go on."""
 
 
 async def answered_async(
@@ -49,12 +51,16 @@ async def answered_async(
 ) -> AsyncGenerator[T]:
     """Send the requests of a query's steps and await them; yield everything else."""
     woken, loop = asyncio.Event(), asyncio.get_running_loop()
+    turn_ends = loop.time() + _TURN
 
     driver.when_woken(in_turn(woken.set, wake))
     try:
         for step in steps:
             if not isinstance(step, Ask):
                 yield step
+                if loop.time() > turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = loop.time() + _TURN
                 continue
             send(step, driver)
             if not step.seconds:

@@ -12,7 +12,7 @@ from annotations.clock import Clock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.construct import construct
-from tpf_client.errors import ClosedError
+from tpf_client.errors import ClosedError, check_argument
 from tpf_client.fragments.destinations import Destinations, with_credentials
 from tpf_client.fragments.fetcher import Statistics, with_files
 from tpf_client.fragments.responses import Limits
@@ -241,7 +241,9 @@ class Client:
 
         Raises:
             SourceError: a fragment could not be fetched.
+            TypeError: no `QuadPattern`.
         """
+        check_argument("pattern", pattern, QuadPattern)
         driver = self._queries.driver()
         query = Query("SELECT", BGP((pattern,)))
         answer = finished(self._queries.answer(query, driver, QueryOptions()), driver)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -143,3 +144,23 @@ def test_what_is_wrong_is_raised_where_one_waits(tmp_path: Path) -> None:
 
     _run(server, ask)
     server.close()
+
+
+def test_others_go_on_while_rows_are_read(tmp_path: Path) -> None:
+    turns: list[None] = []
+
+    async def others() -> None:
+        while True:
+            await asyncio.sleep(0)
+            turns.append(None)
+
+    async def read(client: AsyncClient) -> int:
+        other, begun = asyncio.create_task(others()), 0
+        async for _ in client.query("SELECT * { ?s ?p ?o . ?t ?q ?u }"):
+            begun = begun or len(turns)
+            time.sleep(0.001)
+        other.cancel()
+        return len(turns) - begun
+
+    with _static(tmp_path, 15, page_size=20) as server:
+        assert _run(server, read)[0] >= 3

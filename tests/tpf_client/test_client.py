@@ -150,6 +150,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "token": (5, "token: str, not int"),
     "valid": ((START, "2020"), "valid: datetime, not str"),
     "facts": (5, "facts: str or Iterable, not int"),
+    "pattern": ((None, None, None), "pattern: QuadPattern, not tuple"),
 }
 
 
@@ -159,6 +160,8 @@ def _using(name: str, value: Any) -> object:
         return publish(EX, **{"facts": "", **given})
     if name == "until":
         return Client(EX).stream(ALL, **given)
+    if name == "pattern":
+        return list(Client(EX).match(value))
     if name in ("bindings", "at", "base"):
         return Client(EX).query(ALL, **given)
     return Client(EX, **given)
