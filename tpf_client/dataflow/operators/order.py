@@ -134,6 +134,11 @@ def _once(_key: Key) -> int:
     return 1
 
 
+SHARE = 8
+"""Of all rows, the part that is kept in order once the best few have run out, as they do again and
+again where the first rows leave first."""
+
+
 class TopK(Node):
     """The window of a sorted sequence; equal keys are ordered by identifiers.
 
@@ -248,6 +253,7 @@ class TopK(Node):
         ordered, row_of, key_of = self._sorted, self._source.row, self.sorts_by
         rows = [(key, row_of(key)) for key in self._source.all_keys()]
         entries = [(key_of(row), row, key) for key, row in rows if row is not None]
+        self.reserve = max(self.reserve, len(entries) // SHARE)
         ordered[:] = nsmallest(self.reserve, entries)
         self._all = len(ordered) == len(entries)
         self._entries = {entry[2]: entry for entry in ordered}

@@ -8,13 +8,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import nsmallest
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.order import SortKeyOf
+from tpf_client.dataflow.operators.order import SHARE, SortKeyOf
 from tpf_client.sparql.ordering import SortKey
 from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp, seen_by
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE
@@ -46,6 +47,7 @@ class _Part:
     Args:
         number: they see what a query with this number sees.
         copies: all rows, also others.
+        arrived: their order is that of `copies`.
 
     Attributes:
         after: the number of the part before.
@@ -54,9 +56,10 @@ class _Part:
         reserve: so many are chosen.
     """
 
-    def __init__(self, number: int, copies: _Copies) -> None:
+    def __init__(self, number: int, copies: _Copies, *, arrived: bool) -> None:
         self.number = number
         self.copies = copies
+        self.arrived = arrived
         self.after = 0
         self.slices: dict[tuple[int, int], _Slice] = {}
         self.best: list[_Entry] = []
@@ -72,9 +75,15 @@ class _Part:
     def choose(self) -> None:
         """Choose the first rows among all."""
         number = self.number
-        entries = [e for own in self.copies.values() for e in own if e[3] < number <= e[4]]
-        self.best = nsmallest(self.reserve, entries, key=itemgetter(0, 1, 2))
-        self.all = len(self.best) == len(entries)
+        entries = (e for own in self.copies.values() for e in own if e[3] < number <= e[4])
+        if self.arrived:
+            self.best = [*islice(entries, min(self.reserve, sys.maxsize))]
+            self.all = len(self.best) < self.reserve
+            return
+        every = [*entries]
+        self.reserve = max(self.reserve, len(every) // SHARE)
+        self.best = nsmallest(self.reserve, every, key=itemgetter(0, 1, 2))
+        self.all = len(self.best) == len(every)
 
 
 class Slices(Node):
@@ -150,7 +159,8 @@ class Slices(Node):
         elif self._stamped and number <= self._settled:
             number = next((each for each in parts if each <= self._settled), number)
         if number not in parts:
-            part = parts[number] = _Part(number, {} if self._column is not None else self._copies)
+            copies = {} if self._column is not None else self._copies
+            part = parts[number] = _Part(number, copies, arrived=self._key is None)
             if self._latest >= number:
                 part.choose()
         return parts[number]

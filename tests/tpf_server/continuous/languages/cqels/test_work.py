@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
+from heapq import nsmallest
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from annotations.terms import QuadPattern, Term, Variable
 from tests.support.counted_calls import counted_calls
 from tests.support.static_graphs import CountingGraph
 from tpf_client.dataflow.codegen import function_code
+from tpf_client.dataflow.operators import order as client_order
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
+from tpf_server.continuous.runtime.plans import slices
 from tpf_server.continuous.runtime.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 from tpf_server.continuous.runtime.static.static_rows import evaluate_static
@@ -376,6 +379,35 @@ def test_an_offset_costs_where_its_rows_change() -> None:
     assert all_[1] == more
     assert more - less > 1000
     assert (many - few) / (more - less) <= 80
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("order", ["", "ORDER BY ?n", "ORDER BY ?n OFFSET 4"])
+def test_first_rows_that_leave_first_cost_little_in_a_large_window(
+    order: str, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2,000 rows the next ones are not looked for again and again."""
+    looked_at = 0
+
+    def counting(size: int, rows: Iterable[Any], key: Any = None) -> list[Any]:
+        nonlocal looked_at
+        rows = list(rows)
+        looked_at += len(rows)
+        return nsmallest(size, rows, key)
+
+    for module in (slices, client_order):
+        monkeypatch.setattr(module, "nsmallest", counting)
+    window = "STREAM <urn:s> [RANGE 2s] { ?who :at ?n }"
+    engine = Engine()
+    for number in range(queries):
+        engine.register(
+            f"{_PREFIX} SELECT ?who ?n {{ {window} FILTER(?n > {number}) }} {order} LIMIT 5",
+            _ignore,
+        )
+    for at in range(1000, 7000):
+        number = f'"{at}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        engine.push("<urn:s>", (f"<urn:p{at % 7}>", "<urn:at>", number), at)
+    assert looked_at <= 20 * 6000 * queries
 
 
 DUE = {
