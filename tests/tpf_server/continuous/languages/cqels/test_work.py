@@ -405,8 +405,8 @@ def test_first_rows_that_leave_first_cost_little_in_a_large_window(
             _ignore,
         )
     for at in range(1000, 7000):
-        number = f'"{at}"^^<http://www.w3.org/2001/XMLSchema#integer>'
-        engine.push("<urn:s>", (f"<urn:p{at % 7}>", "<urn:at>", number), at)
+        instant = f'"{at}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        engine.push("<urn:s>", (f"<urn:p{at % 7}>", "<urn:at>", instant), at)
     assert looked_at <= 20 * 6000 * queries
 
 
