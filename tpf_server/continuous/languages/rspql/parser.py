@@ -254,7 +254,8 @@ class _Clauses:
     def __init__(self, report: ReportPolicy, tick: TickPolicy) -> None:
         self._policy = report
         self._tick = tick
-        self._tick_said = False
+        self._report_at = 0
+        self._tick_at: int | None = None
         self._operator: StreamOperator | None = None
         self._windows: list[StreamClause] = []
         self._inside: StreamClause | None = None
@@ -275,7 +276,7 @@ class _Clauses:
 
     def query(self, parser: Parser) -> RspqlQuery:
         parser.prologue()
-        position = parser.token.position
+        position = self._report_at = parser.token.position
         registration = self._registration(parser)
         parser.prologue()
         query, services = with_graphs(parser.query())
@@ -283,7 +284,7 @@ class _Clauses:
             parser.fail(
                 "FROM NAMED WINDOW is missing: nothing says when to evaluate this", position
             )
-        self._check_policies(parser, position)
+        self._check_policies(parser)
         variables = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
         own = self._tick != "time"
         windows = tuple(
@@ -321,10 +322,11 @@ class _Clauses:
                 "UNDER ENTAILMENT REGIME: nothing is entailed here", parser.ahead(-1).position
             )
         if parser.take_word("REPORT"):
+            self._report_at = parser.token.position
             self._policy = _report_policy(parser)
         if parser.take_word("TICK"):
+            self._tick_at = parser.token.position
             self._tick = _tick_policy(parser)
-            self._tick_said = True
         parser.expect_word("AS")
         return RegisterClause(stream[1:-1], stream)
 
@@ -337,11 +339,11 @@ class _Clauses:
             parser.fail(f"REGISTER says {self._operator} already", word.position)
         self._operator = operator
 
-    def _check_policies(self, parser: Parser, position: int) -> None:
-        policy = self._policy
+    def _check_policies(self, parser: Parser) -> None:
+        policy, position = self._policy, self._report_at
         if any(isinstance(each.window, ElementWindow) for each in self._windows):
-            if self._tick_said and self._tick != "tuple":
-                parser.fail("windows of ELEMENTS are moved by elements: TICK TUPLE", position)
+            if self._tick_at is not None and self._tick != "tuple":
+                parser.fail("windows of ELEMENTS are moved by elements: TICK TUPLE", self._tick_at)
             self._tick = "tuple"
             if policy.period is not None:
                 parser.fail("PERIODIC needs time, and ELEMENTS are without", position)
