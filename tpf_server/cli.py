@@ -163,11 +163,9 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
             os.environ.setdefault(name, value)
         names = ", ".join(dataset.name for dataset in configuration.datasets) or "none"
         line = f"tpf-server: {settings.base} (datasets: {names})"
-        arguments = (settings.host, settings.port, line)
-        threading.Thread(target=_announce, args=arguments, daemon=True).start()
         allow_many_descriptors()
         changed = partial(_changed, lambda: configuration)
-        _watch_over_workers(settings, reload, changed)
+        _watch_over_workers(settings, reload, changed, line)
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
@@ -199,6 +197,7 @@ def _watch_over_workers(
     settings: Settings,
     reload: Callable[[], None],
     changed: Callable[[], bool],
+    line: str,
 ) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
@@ -230,12 +229,12 @@ def _watch_over_workers(
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=settings.idle_timeout * 1000),
         workers_kill_timeout=_STOP_SECONDS,
-        respawn_failed_workers=True,
     )
     # Whoever follows something holds a thread, which sleeps: their number is nothing to warn about.
     logging.getLogger("_granian").addFilter(
         lambda record: "Python threads" not in record.getMessage()
     )
+    threading.Thread(target=_announce, args=(settings, line, server.begun), daemon=True).start()
     threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
     if settings.source_interval > 0:
         looking = (settings.source_interval, changed, reloads)
@@ -289,15 +288,17 @@ _LOGGING: dict[str, Any] = {
 }
 
 
-def _announce(host: str, port: int, line: str) -> None:
+def _announce(settings: Settings, line: str, begun: Callable[[], None]) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    while time.monotonic() < deadline:
-        if _is_ready(address, port):
-            click.echo(line, err=True)
-            return
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    while not _is_ready(address, settings.port):
+        if time.monotonic() > deadline:
+            logging.getLogger("tpf_server").error("no worker answers")
+            break
         time.sleep(0.05)
-    logging.getLogger("tpf_server").error("no worker answers")
+    else:
+        click.echo(line, err=True)
+    begun()
 
 
 def _is_ready(address: str, port: int) -> bool:

@@ -89,7 +89,7 @@ class _JoinedWorkers(list[Any]):
 
 
 class Supervisor(MPServer):
-    """A server of granian that takes up no settings by replacing workers, and waits for them.
+    """A server of granian that waits for its workers; a reload replaces none.
 
     `reloads` is set where the settings are to be read again.
     """
@@ -105,3 +105,7 @@ class Supervisor(MPServer):
     def signal_handler_reload(self, *_: object, **__: object) -> None:
         """Read the settings again; connections would be lost if workers were replaced."""
         self._reloads.set()
+
+    def begun(self) -> None:
+        """Replace workers that fail, from now on; before, one would fail again."""
+        self.respawn_failed_workers = True

@@ -69,5 +69,6 @@ def test_a_server_that_cannot_begin_its_queries_again_says_so_in_a_line(tmp_path
     )
     assert done.returncode == 1
     assert "a worker cannot start: .tpf-server/continuous.json: Expecting property" in done.stderr
+    assert done.stderr.count("a worker cannot start") == 1
     assert "Traceback" not in done.stderr
     assert kept.read_text() == "{"
