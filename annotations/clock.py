@@ -5,7 +5,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from annotations.instants import utc
@@ -19,6 +19,9 @@ class Clock(Protocol):
 
     def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
         """Return ``True`` at `instant` (at once if it is past), ``False`` as soon as cancelled."""
+
+    def wait(self, duration: timedelta, cancelled: threading.Event | None = None) -> bool:
+        """Wait for a duration, also while the clock is set; ``False`` as soon as cancelled."""
 
 
 class SystemClock:
@@ -37,6 +40,9 @@ class SystemClock:
             elif cancelled.wait(nap):
                 return False
         return cancelled is None or not cancelled.is_set()
+
+    def wait(self, duration: timedelta, cancelled: threading.Event | None = None) -> bool:
+        return not (cancelled or threading.Event()).wait(duration.total_seconds())
 
 
 class ManualClock:
@@ -71,3 +77,6 @@ class ManualClock:
         if instant > self._now:
             self.advance_to(instant)
         return cancelled is None or not cancelled.is_set()
+
+    def wait(self, duration: timedelta, cancelled: threading.Event | None = None) -> bool:
+        return self.wait_until(self._now + duration, cancelled)

@@ -122,8 +122,7 @@ class Publisher:
                     raise PublishRefusedError(response.status_code, self._refusal(response))
                 problem = f"it answers {response.status_code} {response.reason}"
                 pause = max(pause, retry_after(response.headers, self._clock.now()))
-            resume = self._clock.now() + pause
-            if attempt < self._attempts and not self._clock.wait_until(resume, cancelled):
+            if attempt < self._attempts and not self._clock.wait(pause, cancelled):
                 break
         raise ServerUnreachableError(
             f"{self.url} did not take a batch in {attempt} attempts: {problem}"

@@ -474,7 +474,7 @@ class Transport:
         retry, pause = False, next(tries)
         while True:
             if pause:
-                self._clock.wait_until(self._clock.now() + timedelta(seconds=pause), cancelled)
+                self._clock.wait(timedelta(seconds=pause), cancelled)
             if self._closed or (cancelled is not None and cancelled.is_set()):
                 raise ClosedError(f"{url}: the request was cancelled")
             on_request(retry)

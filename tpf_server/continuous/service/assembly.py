@@ -70,7 +70,7 @@ class Ticker:
     def run(self) -> None:
         """Tick until `stop`; log an error once while it stays the same."""
         last_error = ""
-        while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
+        while self._clock.wait(self._interval, self._stopped):
             try:
                 self._service.advance()
                 last_error = ""

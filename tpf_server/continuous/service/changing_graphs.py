@@ -478,7 +478,7 @@ class RemoteGraphs:
 
     def _run(self) -> None:
         self.read()
-        while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
+        while self._clock.wait(self._interval, self._stopped):
             self.read()
 
 

@@ -1,6 +1,7 @@
 """Continuous queries for many threads: an engine, one lock, a log for each query."""
 
 import gc
+import logging
 import math
 import sys
 import threading
@@ -197,6 +198,9 @@ class _Intake:
         self._arrive(stream, elements)
 
 
+_log: Final = logging.getLogger(__name__)
+_SLIGHTLY: Final = 1_000
+"""Milliseconds by which a clock may be set back that is corrected all the time."""
 _FEW: Final = 16
 """So many plans the garbage collector may look through."""
 Executors: TypeAlias = Callable[[AbstractContextManager[Any]], tuple[Mapping[str, Executor], str]]
@@ -245,7 +249,7 @@ class ContinuousService:
             engine, self._streams, self._log, self._executors, default, self._policies
         )
         self._intake = _Intake(engine, self._streams, self._policies, lambda: self.now, windows)
-        self._latest = EARLIEST
+        self._latest, self._set_back = EARLIEST, False
         self._closed = False
         self._watched = 0
         remote = RemoteGraphs({}, clock, timedelta(minutes=1))
@@ -274,6 +278,7 @@ class ContinuousService:
         least = max((max(each.begun, each.ended or 0) for each in queries), default=1)
         with self._hosting.silence():
             self._replay(queries, () if windows is None else windows.steps(least))
+        self._latest = self._engine.present or EARLIEST
         results = (registrations if windows is None else windows).take_results()
         self._links.resume(self._hosting.take_up(results, self._intake.receipts))
         if windows is not None:
@@ -376,8 +381,17 @@ class ContinuousService:
     @property
     def now(self) -> int:
         """Return milliseconds since 1970, which never go back."""
-        self._latest = max(self._latest, milliseconds(self._clock.now()))
+        self._read_clock()
         return self._latest
+
+    def _read_clock(self) -> int:
+        present = milliseconds(self._clock.now())
+        if present >= self._latest:
+            self._latest, self._set_back = present, False
+        elif present < self._latest - _SLIGHTLY and not self._set_back:
+            self._set_back = True
+            _log.warning("the clock was set back: streams wait until it is %s", iso(self._latest))
+        return present
 
     def name(self, iri: str) -> Term:
         """Return the term of an IRI, relative to the base of the engine."""
@@ -483,7 +497,7 @@ class ContinuousService:
             self._settle()
 
     def _look_at_clock(self) -> int:
-        present = milliseconds(self._clock.now())
+        present = self._read_clock()
         if self._policies.time == "clock":
             self._engine.present = present
         return present

@@ -121,8 +121,7 @@ class _Link(ABC):
                     _log.exception("%s", self.url)
                     self._failure = f"{self.url}: {error!r}"
                 pause = _FIRST_PAUSE if self._taken > before else min(2 * pause, _LONGEST_PAUSE)
-                wait = max(pause, timedelta(seconds=self._retry))
-                self._clock.wait_until(self._clock.now() + wait, self._stopped)
+                self._clock.wait(max(pause, timedelta(seconds=self._retry)), self._stopped)
 
     def _fail(self, reason: str) -> RemoteStreamError:
         return RemoteStreamError(f"{self.url}: {reason}")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.clock import ManualClock
+from annotations.clock import ManualClock, SystemClock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
 from tests.support.examples import examples
@@ -185,6 +185,41 @@ def test_the_ticker_lets_time_pass():
     hall.clock.schedule(NOON + timedelta(milliseconds=2_600), ticker.stop)
     ticker.run()
     assert hall.found("count") == [(1_000, ["0"]), (2_000, ["0"])]
+
+
+class SetBack(SystemClock):
+    """A clock that is set back by an hour whenever somebody has looked at it."""
+
+    def __init__(self) -> None:
+        self._shown = NOON
+
+    def now(self) -> datetime:
+        self._shown -= timedelta(hours=1)
+        return self._shown
+
+
+def test_a_clock_that_is_set_back_stops_no_ticker(monkeypatch):
+    hall = Hall()
+    ticker = Ticker(hall.service, SetBack(), timedelta(milliseconds=1))
+    monkeypatch.setattr(hall.service, "advance", ticker.stop)
+    thread = threading.Thread(target=ticker.run, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("query", [COUNT, LEAVING])
+def test_a_clock_that_is_set_back_makes_nothing_late_and_is_logged_once(query, caplog, monkeypatch):
+    hall = Hall(delay=0)
+    hall.service.register(query)
+    hall.pass_to(4_500)
+    monkeypatch.setattr(hall.service, "_clock", ManualClock(NOON - timedelta(hours=1)))
+    for _ in range(2):
+        hall.service.advance()
+        receipt = hall.push((hall.service.now - START, "a"))
+        assert (receipt.accepted, receipt.dropped, receipt.late) == (1, 0, 0)
+    (record,) = caplog.records
+    assert "streams wait until it is 2020-01-01T12:00:04.500Z" in record.getMessage()
 
 
 def test_time_goes_on_after_an_error(caplog, monkeypatch):

@@ -193,8 +193,8 @@ def emission(number: int, **rows: Any) -> str:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hasty(SystemClock):
-        def wait_until(self, instant: Any, cancelled: Event | None = None) -> bool:
-            return cancelled is None or not cancelled.wait(0.001)
+        def wait(self, duration: timedelta, cancelled: Event | None = None) -> bool:
+            return super().wait(min(duration, timedelta(milliseconds=1)), cancelled)
 
     monkeypatch.setattr(
         "tests.tpf_server.continuous.service.test_remote_streams.SystemClock", Hasty
@@ -287,9 +287,9 @@ def test_no_server_makes_a_reader_ask_without_a_pause(monkeypatch: pytest.Monkey
     waits: list[timedelta] = []
 
     class Noting(SystemClock):
-        def wait_until(self, instant: Any, cancelled: Event | None = None) -> bool:
-            waits.append(instant - self.now())
-            return cancelled is None or not cancelled.wait(0.001)
+        def wait(self, duration: timedelta, cancelled: Event | None = None) -> bool:
+            waits.append(duration)
+            return super().wait(timedelta(milliseconds=1), cancelled)
 
     monkeypatch.setattr(
         "tests.tpf_server.continuous.service.test_remote_streams.SystemClock", Noting
