@@ -60,7 +60,7 @@ def parse_patch(body: bytes) -> Patch:
     """Return the changes of a patch; the message of a `BodyError` names the line."""
     try:
         # Not splitlines: a literal may have U+2028 and its like inside.
-        lines = _LINE_END.split(body.decode("utf-8"))
+        lines = _LINE_END.split(body.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
         raise BodyError(f"the patch is not UTF-8: {error.reason}") from None
     reader = _Reader(most_written(len(body)))

@@ -43,7 +43,7 @@ def test_a_patch_does_to_a_dataset_what_rdflib_does(seed: int) -> None:
     dataset.parse(data=text, format="patch")
     expected = set(parse(dataset.serialize(format="nquads").encode(), "application/n-quads"))
     patch = parse_patch(text.encode())
-    assert parse_patch(short.encode()) == patch
+    assert parse_patch(short.encode("utf-8-sig")) == patch
     found = (set(parse(before, "application/n-quads")) - set(patch.withdrawn)) | set(patch.added)
     assert found == expected
     assert not set(patch.added) & set(patch.withdrawn)

@@ -42,6 +42,7 @@ from tpf_server.continuous.runtime.errors import (
     ContinuousError,
     ContinuousSyntaxError,
     ElementError,
+    UnknownStreamError,
 )
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.runtime.instants.drawing import drawn
@@ -291,6 +292,10 @@ def run_native(
         else:
             started.append(engine.start(query, _writer(output, partial(_emission_lines, number))))
     files = [(engine.name(iri), path) for iri, path in replay.streams]
+    given = {*(name for name, _ in files), *(each.stream for each in started)}
+    for number, each in enumerate(started):
+        for stream in sorted(each.reads - given):
+            raise UnknownStreamError(f"query {number} reads {stream}, which no --stream names")
     # Answers at instants need elements, and errors that name the record.
     columns = len(files) == 1 and not any(isinstance(each, CsparqlQuery) for each in queries)
     if columns and holds_records(files[0][1]) and not replay.skip_malformed:

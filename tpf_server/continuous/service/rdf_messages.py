@@ -36,7 +36,7 @@ LOG: Final = "application/n-quads"
 LOG_TYPE: Final = f"{LOG}; version=1.2-messages"
 LOG_TYPES: Final = ("application/n-triples", LOG)
 """The media types of logs that are read."""
-_ANNOUNCED: Final = re.compile(rb"""\s*VERSION[ \t]+["'][^"'\n]*-messages["']""")
+_ANNOUNCED: Final = re.compile(rb"""(?:\xef\xbb\xbf)?\s*VERSION[ \t]+["'][^"'\n]*-messages["']""")
 _HEAD: Final = 'VERSION "1.2-messages"\n'
 _DELIMITER: Final = re.compile(r"[ \t]*MESSAGE[ \t]*(#.*)?\r?")
 _VERSION: Final = re.compile(r"[ \t]*VERSION[ \t]+(\"[^\"]*\"|'[^']*')[ \t]*(#.*)?\r?")

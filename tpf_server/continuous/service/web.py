@@ -408,6 +408,6 @@ class _Views:
 
 def _text(body: bytes) -> str:
     try:
-        return body.decode("utf-8")
+        return body.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise RequestError(f"not UTF-8 at byte {error.start}") from None

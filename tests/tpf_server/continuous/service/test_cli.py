@@ -95,9 +95,30 @@ def test_what_is_wrong_is_said_with_its_place(files):
     assert nothing.output.startswith("tpf-continuous: line 1, column 1: expected SELECT, ASK, ")
 
 
-def test_a_byte_order_mark_before_a_query_is_no_part_of_it(files):
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ?a { STREAM <http://s/> [NOW] { ?a ?b ?c } STREAM <http://t/> [NOW] { ?a ?b ?c } }",
+        "SELECT ?a FROM STREAM <http://t/> [RANGE 4ms STEP 2ms] { ?a ?b ?c }",
+        "SELECT ?a FROM NAMED WINDOW <w> ON <http://t/> [RANGE PT1S] { WINDOW <w> { ?a ?b ?c } }",
+    ],
+)
+def test_a_stream_without_a_file_is_named_unless_a_query_makes_it(files, query):
+    result = run(files, query=query)
+    assert (result.exit_code, result.output) == (
+        1,
+        "tpf-continuous: query 0 reads <http://t/>, which no --stream names\n",
+    )
+    makes = "CONSTRUCT { ?a ?b ?c } FROM STREAM <http://s/> [RANGE 4ms STEP 2ms] { ?a ?b ?c }"
+    if "FROM STREAM" in query:
+        made = run(files, f"REGISTER STREAM <http://t/> AS {makes}", query=query)
+        assert (made.exit_code, "\t0\t<urn:a1>\n" in made.output) == (0, True)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_query_or_stream(files):
     (files / "marked.rq").write_text(QUERY, "utf-8-sig")
-    assert run(files, query="marked.rq").output == run(files).output
+    (files / "marked.tsv").write_text(STREAM, "utf-8-sig")
+    assert run(files, stream="marked.tsv", query="marked.rq").output == run(files).output
 
 
 PERIODIC = """SELECT ?a ?c FROM <http://g/> FROM STREAM <http://s/> [RANGE 4ms STEP 2ms]

@@ -77,6 +77,22 @@ def test_elements_come_in_many_formats_with_their_time_or_that_of_the_clock(
     assert found == [f"1970-01-01T00:00:00.00{at}Z" for at in instants]
 
 
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("application/x-ndjson", '{"triple": ["<urn:a>", "<urn:p>", "\\"1\\""]}'),
+        (TSV, '<urn:a>\t<urn:p>\t"1"'),
+        ("text/turtle", '<urn:a> <urn:p> "1" .'),
+        ("application/n-quads", 'VERSION "1.2-messages"\n<urn:a> <urn:p> "1" .'),
+        ("application/x-ld+ndjson", '{"@id": "urn:a", "urn:p": "1"}'),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_a_body(site, media_type, body):
+    assert site.post("queries", f"\ufeff{QUERY}").status_code == 201
+    pushed = site.post("streams/s", f"\ufeff{body}", {"Content-Type": media_type})
+    assert pushed.json()["accepted"] == 1, pushed.text
+
+
 def test_from_push_to_results(site):
     created = site.register(name="mine")
     assert created.status_code == 201

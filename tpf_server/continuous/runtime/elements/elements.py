@@ -221,7 +221,7 @@ def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | Ele
     """
     last = 0
     # What is no UTF-8 is in no term: its line is malformed, and the next one need not be.
-    with path.open(encoding="utf-8", errors="surrogateescape") as lines:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as lines:
         for item in elements_of(lines):
             if isinstance(item, ElementError):
                 yield last, stream, ElementError(f"{path}: {item}")
