@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 import pyarrow as pa
 
+from annotations.terms import Term
 from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import (
@@ -118,7 +119,10 @@ class RunningQuery(Generic[EmissionT]):
     Attributes:
         emitted: count of rows, or in C-SPARQL of answers.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
+        stream: the stream that its triples are pushed to, if there is one.
     """
+
+    stream: Term | None = None
 
     def __init__(
         self,
@@ -213,8 +217,11 @@ class RunningQuery(Generic[EmissionT]):
             self.state = "closed"
         self._drop(self)
 
+    @property
+    def condition(self) -> dict[str, Any]:
+        """Its state, and the reason where it has ended or can have no results."""
+        return {"state": self.state} | ({} if self.error is None else {"error": str(self.error)})
+
     def explain(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"name": self.name, "state": self.state, "emitted": self.emitted}
-        if self.error is not None:
-            state["error"] = str(self.error)
-        return state
+        made = {} if self.stream is None else {"stream": self.stream[1:-1]}
+        return {"name": self.name, **self.condition, "emitted": self.emitted, **made}

@@ -566,15 +566,20 @@ class ContinuousService:
         with self._lock:
             return list(self._hosting.queries.values())
 
+    def condition(self, hosted: HostedQuery) -> dict[str, Any]:
+        """Return the state of a query, of its services and of its streams elsewhere."""
+        with self._lock:
+            result = hosted.running.condition
+            runs = hosted.running.state == "running"
+            result |= self._links.explain(hosted.id) if runs else {}
+        return result | (self._static.explain(hosted.services) if runs else {})
+
     def explain(self, name: str) -> dict[str, Any]:
         """Return state, text and plan of a query."""
+        hosted = self.query(name)
         with self._lock:
-            hosted = self.query(name)
             result = hosted.explain()
-            if hosted.running.state == "running":
-                result |= self._links.explain(hosted.id)
-        if hosted.running.state == "running":
-            result |= self._static.explain(hosted.services)
+        result |= self.condition(hosted)
         if self._remote.graphs:
             result["remote"] = [graph.state for graph in self._remote.graphs]
         return result

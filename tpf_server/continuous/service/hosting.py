@@ -156,7 +156,6 @@ Relation = Literal["added", "removed", "result"]
 
 class _RefusedQuery(RunningQuery[Any]):
     query: None = None
-    stream: None = None
     reads: frozenset[Term] = frozenset()
 
     def __init__(self, name: str, error: ContinuousError) -> None:

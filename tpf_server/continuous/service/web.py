@@ -195,9 +195,8 @@ def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
     return response
 
 
-def _state(state: Mapping[str, Any]) -> HtmlTable:
-    told = ("id", "name", "stream", "text")
-    rows = [(name, _text_of(each)) for name, each in state.items() if name not in told]
+def _state(state: Mapping[str, Any], *shown: str) -> HtmlTable:
+    rows = [(name, _text_of(each)) for name, each in state.items() if name not in shown]
     return HtmlTable(("what", "value"), [row for row in rows if row[1] not in ("", "[]", "null")])
 
 
@@ -254,7 +253,8 @@ class _Views:
 
     def stream(self, name: str) -> Response:
         state = self._service.stream(name)
-        return self._seen(state, lambda: self._page(state["stream"], "A stream.", _state(state)))
+        table = _state(state, "stream")
+        return self._seen(state, lambda: self._page(state["stream"], "A stream.", table))
 
     def delete(self, delete: Callable[[str], None], name: str) -> Response:
         self._authorize()
@@ -312,7 +312,7 @@ class _Views:
             {
                 "name": each.id,
                 "language": each.language,
-                "state": each.running.state,
+                "state": self._service.condition(each)["state"],
                 "url": self._url(each.id),
             }
             for each in self._service.queries()
@@ -331,7 +331,8 @@ class _Views:
 
         def page() -> str:
             results = link(f"{self._url(name)}/results?follow=false", "Results so far")
-            return self._page(state["name"], results, _state(state), state["text"].strip())
+            table = _state(state, "id", "name", "text")
+            return self._page(state["name"], results, table, state["text"].strip())
 
         return self._seen(state, page)
 

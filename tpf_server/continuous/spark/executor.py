@@ -188,8 +188,6 @@ class SparkQuery(ExecutedQuery):
             "every_ms": list(self.query.instants.periods),
             "batches": batch_report("off", reason=AT_INSTANTS),
         }
-        if self.stream is not None:
-            result["stream"] = self.stream[1:-1]
         if self.job.batches is not None:
             progress = self.job.batches.progress
             result["job"] = {

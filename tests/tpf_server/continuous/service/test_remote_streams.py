@@ -128,6 +128,7 @@ def test_results_of_another_server_are_a_stream_and_its_streams_are_fed(servers:
             stop(first, signal.SIGKILL)
         state = servers.client(1).get("queries/read")
         assert (state["state"], url in state["reason"]) == ("degraded", True)
+        assert "degraded" in [each["state"] for each in servers.client(1).get("queries")["queries"]]
         with servers.start(0) as first:
             servers.push(0, *range(205, 305, 10))
             servers.wait(1, "read", 5, 295)

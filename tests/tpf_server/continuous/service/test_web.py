@@ -352,7 +352,10 @@ def test_a_registered_stream_feeds_queries_of_both_languages(site):
 
 
 def test_a_stream_made_in_cqels_ql_feeds_c_sparql(site):
-    site.register(CONSTRUCT, into="http://localhost/turned", name="native")
+    made = site.register(CONSTRUCT, into="http://localhost/turned", name="native")
+    assert made.json()["stream"] == "http://localhost/turned"
+    page = site.ask("GET", "queries/native", None, {"Accept": "text/html"}).text
+    assert "http://localhost/turned" in page
     site.register("SELECT ?x FROM STREAM <turned> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }")
     site.push(element(10, b="<urn:b>"), element(11, b="<urn:c>"))
     (answer,) = site.emissions()
@@ -611,6 +614,7 @@ def test_a_stream_that_is_a_variable(site):
     assert site.register(text, name="every").status_code == 201
     state = site.get("queries/every")
     assert (state["state"], state["reason"]) == ("waiting", "?s: there is no stream")
+    assert site.get("queries")["queries"][0]["state"] == "waiting"
     site.push(element(1))
     site.push(element(2), name="t")
     assert [each["added"] for each in site.emissions("every")] == [

@@ -184,7 +184,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         return [*own, sharing, *(f"{indent}  {line}" for line in shared)]
 
     def explain(self) -> dict[str, Any]:
-        result = {
+        return {
             **super().explain(),
             "engine": "native",
             "late": self.late,
@@ -204,9 +204,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
             "batches": batch_report("off", reason=AT_INSTANTS),
             **self.query.explain(),
         }
-        if self.stream is not None:
-            result["stream"] = self.stream[1:-1]
-        return result
 
     def share(self, evaluation: PeriodicEvaluation, question: Question) -> None:
         self.evaluation = evaluation

@@ -616,22 +616,21 @@ class Plan:
         for join in self.leaves.joins:
             join.adapt()
 
+    @property
+    def reason(self) -> str | None:
+        """Why a window over every stream has none to read."""
+        return next(filter(None, map(self.leaves.reason, self.leaves.unions)), None)
+
     def explain(self) -> dict[str, Any]:
         """Describe the joins with their routes and cardinalities, the windows and the caches.
 
-        Windows over every stream also with their streams, and why there is nothing.
+        Windows over every stream also with their streams.
         """
         unions = [
             {"input": each.entry.label, "reads": [name[1:-1] for name in each.branches]}
             for each in self.leaves.unions
         ]
-        reasons = filter(None, map(self.leaves.reason, self.leaves.unions))
-        result: dict[str, Any] = {}
-        if unions:
-            result = {"streams": unions}
-        for reason in reasons:
-            result |= {"state": "waiting", "reason": reason}
-            break
+        result: dict[str, Any] = {"streams": unions} if unions else {}
         # First: what windows hold may be known there.
         result["batches"] = self.batches()
         return result | {

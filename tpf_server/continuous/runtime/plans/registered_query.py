@@ -109,7 +109,6 @@ class RegisteredQuery(RunningQuery[Emission]):
     """A query that emits at arrivals.
 
     Attributes:
-        stream: the stream that its triples are pushed to, if there is one.
         template: shared with similar queries; ``None`` where it is alone.
         made: makes the rows of an emission from solutions of its plan, and the triples for its
             stream.
@@ -125,7 +124,6 @@ class RegisteredQuery(RunningQuery[Emission]):
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query
-        self.stream: Term | None = None
         self.reads = frozenset(Term(each.stream) for each in query.windows if not each.varies)
         self.plan: Plan | None = None
         self.number = 0
@@ -138,6 +136,11 @@ class RegisteredQuery(RunningQuery[Emission]):
 
     def emission(self, each: Emission, number: int) -> Emission:  # noqa: ARG002 (it has its own)
         return each
+
+    @property
+    def condition(self) -> dict[str, Any]:
+        result, reason = super().condition, None if self.plan is None else self.plan.reason
+        return result if reason is None else result | {"state": "waiting", "reason": reason}
 
     def explain(self) -> dict[str, Any]:
         """Return its state, its plan with present cardinalities and routes."""
