@@ -8,7 +8,7 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.nesting import most_written
 from annotations.terms import Term, Variable, iri, literal
-from tpf_client.errors import QuerySyntaxError
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.depth import check_levels
 from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_client.sparql.tokens import Token, string_content, tokenize, unescape
@@ -107,6 +107,10 @@ class Cursor:
         raise QuerySyntaxError(
             reason, self.text, self.token.position if position is None else position
         )
+
+    def refuse(self, reason: str, position: int) -> NoReturn:
+        """Raise an `UnsupportedQueryError` that names a position."""
+        raise UnsupportedQueryError(str(QuerySyntaxError(reason, self.text, position)))
 
     def fresh(self, hint: str = "") -> Variable:
         """Make a hidden variable that occurs nowhere else."""

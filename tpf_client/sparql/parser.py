@@ -65,6 +65,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.cursor import Cursor
 from tpf_client.sparql.depth import balanced, check_chain, check_depth
+from tpf_client.sparql.expressions.functions import CASTS
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.graph import (
     graph_names,
@@ -147,6 +148,7 @@ class Dialect:
         after_where: reads the rest after WHERE; is it the outermost?
         select_names: GROUP BY and HAVING may use names of the SELECT clause.
         stops_in_prologue: full stops may follow declarations.
+        continuous: services are named by IRIs, and unknown functions are refused.
     """
 
     elements: Mapping[str, Callable[["Parser", Pattern], Pattern]] = field(default_factory=dict)
@@ -159,6 +161,7 @@ class Dialect:
     template: Callable[["Parser", Emit], None] | None = None
     select_names: bool = False
     stops_in_prologue: bool = False
+    continuous: bool = False
 
 
 SPARQL = Dialect()
@@ -676,7 +679,13 @@ class Parser(Cursor):
 
     def _service(self, before: Pattern) -> Pattern:
         silent = self.take_word("SILENT")
+        token = self.token
         endpoint = self.variable_or_iri()
+        if self._dialect.continuous and is_variable(endpoint):
+            self.refuse(
+                f"SERVICE {endpoint}: what is asked again and again is named by an IRI",
+                token.position,
+            )
         with self.inside(DEFAULT_GRAPH):
             return join(before, Service(endpoint, self.group_graph_pattern(), silent))
 
@@ -1204,6 +1213,8 @@ class Parser(Cursor):
     def _call(self, name: Term) -> Expression:
         if self.ahead().kind == "word" and self.ahead().text.upper() == "DISTINCT":
             self.fail("DISTINCT belongs to aggregates only", self.ahead().position)
+        if self._dialect.continuous and name not in CASTS:
+            self.refuse(f"unknown function {name}", self.ahead(-1).position)
         return Call(name, self._arguments())
 
     def _arguments(self) -> tuple[Expression, ...]:
@@ -1234,10 +1245,10 @@ class Parser(Cursor):
             self.advance()
             self.advance()
             return Exists(self._exists_pattern(), negated=True)
+        if name in self._dialect.functions and self.ahead().text == "(":
+            return self._dialect.functions[name](self)
         if name not in BUILTINS:
             if name and self.ahead().text == "(":
-                if name in self._dialect.functions:
-                    return self._dialect.functions[name](self)
                 self.fail(f"unknown function {token.text}")
             self.expected("an expression")
         self.advance()

@@ -543,8 +543,9 @@ def test_a_put_may_bring_elements(site):
 def test_what_cannot_be_said_in_cqels_ql(site):
     nested = QUERY.replace("}", "FILTER EXISTS { ?a <urn:p> ?c FILTER(?c < now()) } }", 1)
     for text, reason in (
-        (QUERY.replace("?a ?b", "?a (NOW() AS ?n)", 1), "CQELS-QL has no NOW()"),
-        (nested, "CQELS-QL has no NOW()"),
+        (QUERY.replace("?a ?b", "?a (NOW() AS ?n)", 1), "line 1, column 12: CQELS-QL has no NOW()"),
+        (nested, "column 115: CQELS-QL has no NOW()"),
+        (QUERY.replace("?b", "(<urn:f>() AS ?n)", 1), "column 12: unknown function <urn:f>"),
         ("SELECT * { ?s ?p ?o }", "this query would never emit"),
     ):
         refused = site.register(text)

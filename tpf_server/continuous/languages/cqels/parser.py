@@ -18,6 +18,7 @@ Source: paper 000, section 4.1; paper 001, section 2.
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import NoReturn
 
 from annotations.terms import Term, Variable, is_variable
 from tpf_client.sparql.algebra import (
@@ -42,11 +43,8 @@ from tpf_server.continuous.languages.csparql.parser import (
     time_length,
 )
 from tpf_server.continuous.runtime.delivery import wanted_variables
-from tpf_server.continuous.runtime.errors import (
-    UnsupportedContinuousQueryError,
-    as_continuous_errors,
-)
-from tpf_server.continuous.runtime.semantics import BASE, says_now
+from tpf_server.continuous.runtime.errors import as_continuous_errors
+from tpf_server.continuous.runtime.semantics import BASE
 from tpf_server.continuous.runtime.static.service_clauses import with_graphs
 from tpf_server.continuous.runtime.windows.continuous_query import (
     MARK,
@@ -75,10 +73,6 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
     streams = _StreamClauses()
     with as_continuous_errors():
         query, services = with_graphs(Parser(text, base, streams.dialect()).query())
-    if says_now(query):
-        raise UnsupportedContinuousQueryError(
-            "CQELS-QL has no NOW(): use C-SPARQL or RSP-QL, or the instant of each emission"
-        )
     if query.form in ("CONSTRUCT", "DESCRIBE") and isinstance(query.pattern, Project):
         # A variable that the template lacks, or that is not described, is one that nobody needs.
         query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))
@@ -95,8 +89,10 @@ class _StreamClauses:
     def dialect(self) -> Dialect:
         return Dialect(
             elements={"STREAM": self._stream, "GRAPH": self._graph},
+            functions={"NOW": _now},
             tokens=_with_brackets,
             select_names=True,
+            continuous=True,
         )
 
     def _graph(self, parser: Parser, before: Pattern) -> Pattern:
@@ -129,6 +125,13 @@ class _StreamClauses:
         if self._in_stream:
             word = parser.ahead(-1)
             parser.fail(f"{word.text} cannot stand inside STREAM", word.position)
+
+
+def _now(parser: Parser) -> NoReturn:
+    parser.refuse(
+        "CQELS-QL has no NOW(): use C-SPARQL or RSP-QL, or the instant of each emission",
+        parser.token.position,
+    )
 
 
 def _window(parser: Parser) -> Window:

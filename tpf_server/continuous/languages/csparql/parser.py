@@ -113,6 +113,7 @@ class _Clauses:
             tokens=words_of_the_paper,
             from_clause=self._from_stream,
             after_where=_aggregates,
+            continuous=True,
         )
 
     def query(self, parser: Parser) -> CsparqlQuery:

@@ -272,6 +272,7 @@ class _Clauses:
             template=self._template,
             select_names=True,
             stops_in_prologue=True,
+            continuous=True,
         )
 
     def query(self, parser: Parser) -> RspqlQuery:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_iri, is_variable
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
     Alternative,
@@ -66,17 +66,13 @@ def with_graphs(query: Query) -> tuple[Query, tuple[ServiceClause, ...]]:
     """Return a query with graphs in place of services, and these.
 
     Raises:
-        UnsupportedContinuousQueryError: a service is named by a variable, or GRAPH stands inside.
+        UnsupportedContinuousQueryError: GRAPH stands inside a service.
     """
     result: dict[ServiceClause, None] = {}
 
     def change(pattern: Pattern) -> Pattern:
         if not isinstance(pattern, Service):
             return pattern
-        if is_variable(pattern.endpoint) or not is_iri(pattern.endpoint):
-            raise UnsupportedContinuousQueryError(
-                f"SERVICE {pattern.endpoint}: what is asked again and again is named by an IRI"
-            )
         parts = tuple(dict.fromkeys(_parts(pattern.pattern, pattern.endpoint)))
         clause = ServiceClause(Term(pattern.endpoint), parts, pattern.silent)
         result[clause] = None
