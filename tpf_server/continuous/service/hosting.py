@@ -359,7 +359,13 @@ class Hosting:
                     triples = [tuple(str(term) for term in row) for row in element]
                     self._streams.made(maker, triples, result.at)
 
-        running = self._started(parsed, name, deliver)
+        before = set(self._engine.streams)
+        try:
+            running = self._started(parsed, name, deliver)
+        except ContinuousError:
+            for stream in self._engine.streams.keys() - before:
+                self._engine.delete_stream(stream)
+            raise
         if running.stream is not None:
             made.append(running)
             self._engine.create_stream(running.stream)

@@ -553,6 +553,28 @@ def test_what_cannot_be_said_in_cqels_ql(site):
         assert reason in refused.json()["detail"]
 
 
+FED = "CONSTRUCT { ?a <urn:p> ?b }"
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (QUERY, {"into": "t"}),
+        (QUERY.replace("{ STREAM", "{ { STREAM").replace("}", "} FILTER(1/0 = <urn:f>()) } }"), {}),
+        (f"{FED} {{ STREAM <s> [NOW] {{ ?a <urn:p> ?b }} }}", {"into": "s"}),
+        (f"REGISTER STREAM <s> AS {FED} FROM STREAM <s> [RANGE 1ms TUMBLING] {{ ?a ?c ?b }}", {}),
+        (
+            f"REGISTER RSTREAM <s> AS {FED} FROM NAMED WINDOW <w> ON <s> [RANGE PT1S] "
+            "{ WINDOW <w> { ?a ?c ?b } }",
+            {},
+        ),
+    ],
+)
+def test_a_query_that_is_refused_leaves_no_streams(site, text, options):
+    assert site.register(text, **options).status_code in (400, 422)
+    assert site.get("streams")["streams"] == []
+
+
 def test_blank_nodes_of_two_bodies_are_two(site):
     site.register(
         "SELECT ?a ?b { STREAM <http://localhost/s> [ALL] { ?a <urn:p> ?x . ?b <urn:q> ?y } }"
