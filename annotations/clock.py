@@ -3,7 +3,6 @@
 import heapq
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -34,10 +33,7 @@ class SystemClock:
         """Return ``True`` at `instant`, ``False`` as soon as `cancelled` is set."""
         while (seconds := (instant - self.now()).total_seconds()) > 0:
             # Short naps, because the clock of the machine may be set while we sleep.
-            nap = min(seconds, 60.0)
-            if cancelled is None:
-                time.sleep(nap)
-            elif cancelled.wait(nap):
+            if not self.wait(timedelta(seconds=min(seconds, 60.0)), cancelled):
                 return False
         return cancelled is None or not cancelled.is_set()
 

@@ -303,8 +303,9 @@ class _Worker:
     def _start(self, service: "ContinuousService") -> None:
         from tpf_server.continuous.service.assembly import Ticker
 
-        for name, error in service.refused.items():
-            _say(f"query {name} cannot be begun again: {error}")
+        for each in service.queries():
+            if each.running.error is not None:
+                _say(f"query {each.id} cannot be begun again: {each.running.error}")
         Ticker(service, self._clock).start()
         service.start()
         self._service = service

@@ -27,6 +27,11 @@ class ServerError(Exception):
     def headers(self) -> Mapping[str, str]:
         return {}
 
+    @property
+    def details(self) -> Mapping[str, object]:
+        """What its answer has more in JSON."""
+        return {}
+
 
 class RequestError(ServerError):
     """The request cannot be understood."""

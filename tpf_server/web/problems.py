@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from flask import Request, Response
 from werkzeug.exceptions import HTTPException
@@ -44,31 +45,34 @@ class Problems:
     def of_error(self, error: ServerError, request: Request) -> Response:
         if isinstance(error, StoreError) and error.status >= 500:
             return self.of_failure(error, request)
-        return self._answer(error.status, error.title, str(error), error.headers, request)
+        problem = {"title": error.title, "status": error.status, "detail": str(error)}
+        return self._answer(problem | dict(error.details), error.headers, request)
 
     def of_failure(self, error: Exception, request: Request) -> Response:
         """Answer for a failing store; the log has the details."""
         kind = type(error).__name__
         _log.error("%s %.200r failed: %s: %s", request.method, request.path, kind, error)
         detail = "the store does not answer at the moment; the log of the server tells why"
-        return self._answer(503, StoreError.title, detail, {"Retry-After": "5"}, request)
+        problem = {"title": StoreError.title, "status": 503, "detail": detail}
+        return self._answer(problem, {"Retry-After": "5"}, request)
 
     def of_http(self, error: HTTPException, request: Request) -> Response:
         status = error.code or 500
-        return self._answer(status, HTTPStatus(status).phrase, error.description or "", {}, request)
+        title, detail = HTTPStatus(status).phrase, error.description or ""
+        return self._answer({"title": title, "status": status, "detail": detail}, {}, request)
 
     def _answer(
-        self, status: int, title: str, detail: str, headers: Mapping[str, str], request: Request
+        self, problem: Mapping[str, Any], headers: Mapping[str, str], request: Request
     ) -> Response:
-        problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        status = problem["status"]
         kind = accepted_types(request).best_match(_OFFERS, PROBLEM)
         if kind == "text/html":
             page = self._html(problem, base_of(request.environ, self._settings), request)
             response = answer(page, "text/html; charset=utf-8", status)
         elif kind in _RDF and kind != "application/json":
-            response = rdf_answer(_triples(status, title, detail), _RDF[kind], status)
+            response = rdf_answer(_triples(problem), _RDF[kind], status)
         else:
-            response = json_answer(problem, status, PROBLEM)
+            response = json_answer({"type": "about:blank", **problem}, status, PROBLEM)
         response.headers.update(headers)
         response.headers["Cache-Control"] = "no-store"
         response.headers["Vary"] = "Accept"
@@ -90,11 +94,11 @@ class Problems:
         )
 
 
-def _triples(status: int, title: str, detail: str) -> list[Triple]:
+def _triples(problem: Mapping[str, Any]) -> list[Triple]:
     node = Term("_:error")
     return [
         Triple(node, RDF_TYPE, Term(f"<{HYDRA}Error>")),
-        Triple(node, Term(f"<{HYDRA}statusCode>"), integer(status)),
-        Triple(node, Term(f"<{HYDRA}title>"), literal(title)),
-        Triple(node, Term(f"<{HYDRA}description>"), literal(detail)),
+        Triple(node, Term(f"<{HYDRA}statusCode>"), integer(problem["status"])),
+        Triple(node, Term(f"<{HYDRA}title>"), literal(problem["title"])),
+        Triple(node, Term(f"<{HYDRA}description>"), literal(problem["detail"])),
     ]

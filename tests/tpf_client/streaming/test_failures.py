@@ -359,6 +359,10 @@ class SkewedClock:
         """Nobody waits by it."""
         raise NotImplementedError
 
+    def wait(self, duration: timedelta, cancelled: object = None) -> bool:
+        """Nobody waits by it."""
+        raise NotImplementedError
+
 
 @pytest.mark.parametrize(
     ("ahead", "drift", "view"),

@@ -1,28 +1,13 @@
 """Errors of the continuous engines, with the HTTP status of each.
 
-ServerError
-└── ContinuousError                  500
-    ├── ContinuousQueryError         400
-    │   ├── ContinuousSyntaxError    400
-    │   └── UnsupportedContinuousQueryError  422
-    ├── UnknownStreamError           404
-    ├── StreamNameError              400
-    ├── StreamInUseError             409
-    ├── RemoteGraphError             502
-    ├── RemoteStreamError            502
-    ├── UnknownQueryError            404
-    ├── UnknownEventError            410
-    ├── RegistrationsError           500
-    ├── ElementError                 400
-    ├── TimestampError               400
-    ├── EngineLimitError             429
-    │   ├── ConflictError            409
-    │   ├── WindowLimitError         429
-    │   ├── JoinLimitError           429
-    │   └── BacklogError             429
-    ├── FailedEvaluationError    500
-    ├── CallbackError                500
-    └── EngineClosedError            503
+ContinuousError 500
+    ContinuousQueryError, ContinuousSyntaxError 400, UnsupportedContinuousQueryError 422
+    UnknownStreamError, UnknownQueryError 404, StreamNameError 400, StreamInUseError 409
+    RemoteGraphError, RemoteStreamError 502, UnknownEventError 410, RegistrationsError 500
+    ElementError, TimestampError 400
+    EngineLimitError 429
+        ConflictError 409, WindowLimitError, JoinLimitError, BacklogError 429
+    FailedEvaluationError, CallbackError 500, EngineClosedError 503
 """
 
 from collections.abc import Iterator, Mapping
@@ -61,6 +46,10 @@ class ContinuousSyntaxError(ContinuousQueryError):
         self.column = error.column
         self.pointed = error.pointed
         super().__init__(str(error))
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        return {"line": self.line, "column": self.column, "pointed": self.pointed}
 
 
 class UnsupportedContinuousQueryError(ContinuousQueryError):

@@ -11,10 +11,9 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_server.continuous.runtime.clock import StreamClocks, Waits
 from tpf_server.continuous.runtime.elements.elements import (
-    EPOCH,
     canonical_term,
     canonical_triple,
-    date_time_of,
+    date_time_at,
 )
 from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.forgetting import Forgetting
@@ -41,7 +40,7 @@ class Shared:
         self.limits = limits
         self.static = StaticData()
         self.dictionary = TermDictionary(permanent=False)
-        self.environment = Environment(TypedTerms(self.dictionary), date_time_of(EPOCH))
+        self.environment = Environment(TypedTerms(self.dictionary), date_time_at(0))
         self.dictionary.on_forget(self.environment.forget)
         self.arriving: list[Sequence[EncodedTriple]] = []
         self.streams: dict[Term, ElementStream] = {}

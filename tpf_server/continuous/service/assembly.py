@@ -121,15 +121,13 @@ class _Deferred:
             self._made.close()
 
 
-EXECUTORS: Final = {"spark": "tpf_server.continuous.spark.executor:SparkExecutor"}
-"""Classes that execute C-SPARQL elsewhere, see `Executor`."""
+SPARK: Final = "spark"
 
 
 def continuous_service(
     settings: Settings,
     datasets: Iterable[OpenDataset],
     clock: Clock,
-    stopwatch: Callable[[], float] = time.thread_time,
 ) -> ContinuousService:
     """Make an engine over the static data of the datasets, and its service."""
     # So that a stream is called by its URL.
@@ -156,7 +154,7 @@ def continuous_service(
             patience=settings.stream_patience,
             eager=by_clock,
             # By CPU: what else the machine does makes no answers rarer.
-            pace=Pace(stopwatch, Widen(settings.widen_steps)),
+            pace=Pace(time.thread_time, Widen(settings.widen_steps)),
         ),
     )
     datasets = tuple(datasets)
@@ -189,8 +187,6 @@ def continuous_service(
     registrations = windows = None
     folder = Path(settings.data_dir)
     path = folder / "continuous.sqlite"
-    if settings.keep_windows and not settings.keep_queries:
-        raise SettingsError("keep_windows needs keep_queries")
     if settings.keep_queries or path.exists():
         earlier = folder / "continuous.json"
         registrations = Registrations(path, steps=settings.keep_windows, earlier=earlier)
@@ -255,10 +251,10 @@ def _executors(
         SettingsError: the default cannot run.
     """
 
-    def make(name: str, path: str) -> Executor:
-        made: Executor = resolve_name(path)(
+    def make() -> Executor:
+        made: Executor = resolve_name("tpf_server.continuous.spark.executor:SparkExecutor")(
             engine.static,
-            (Path(settings.data_dir) / name).resolve(),
+            (Path(settings.data_dir) / SPARK).resolve(),
             lock,
             base=engine.base,
             waits=Waits(settings.stream_lateness, settings.stream_patience),
@@ -267,11 +263,10 @@ def _executors(
         )
         return made
 
-    executors = {name: _Deferred(partial(make, name, path)) for name, path in EXECUTORS.items()}
-    default = executors.get(settings.csparql_engine)
-    if default is not None:
+    spark = _Deferred(make)
+    if settings.csparql_engine == SPARK:
         try:
-            default.prepare()
+            spark.prepare()
         except UnsupportedContinuousQueryError as error:
-            raise SettingsError(f"csparql_engine = {settings.csparql_engine}: {error}") from error
-    return executors, settings.csparql_engine
+            raise SettingsError(f"csparql_engine = {SPARK}: {error}") from error
+    return {SPARK: spark}, settings.csparql_engine

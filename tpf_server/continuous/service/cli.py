@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from io import BufferedWriter, TextIOWrapper
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, TextIO, TypeVar, cast
 
@@ -158,10 +159,6 @@ def holds_records(path: Path) -> bool:
     return path.suffix == _SUFFIX
 
 
-def _absolute_name(iri: str) -> Term:
-    return Term(f"<{iri}>")
-
-
 @contextmanager
 def _record_batches(
     path: Path, name: Callable[[str], Term]
@@ -181,9 +178,7 @@ def _record_batches(
 _Item = tuple[int, str, Element | ElementError]
 
 
-def read_stream(
-    stream: str, path: Path, name: Callable[[str], Term] = _absolute_name
-) -> Iterator[_Item]:
+def read_stream(stream: str, path: Path, name: Callable[[str], Term]) -> Iterator[_Item]:
     """Return the elements of a file, each with its timestamp and its stream; see `read_file`.
 
     A malformed record is an error in its place; one of a wrong type is raised.
@@ -201,14 +196,6 @@ def read_stream(
                     last = item.at
                     yield last, stream, item
             before += batch.num_rows
-
-
-def merged_streams(
-    files: Iterable[tuple[str, Path]],
-    read: Callable[[str, Path], Iterator[_Item]] = read_stream,
-) -> Iterator[_Item]:
-    """Merge the elements of several streams by timestamp, each with its file."""
-    return heapq.merge(*(read(*each) for each in files), key=lambda each: each[0])
 
 
 class _EngineName(StrEnum):
@@ -397,14 +384,6 @@ def _run_on_spark(
     return _Played(counts["elements"], counts["malformed"], counts["late"], counts["answers"])
 
 
-def explained(engine: Engine, query: str | CsparqlQuery) -> str:
-    """Draw the operators of a query as written and as they run."""
-    titles = ("Operators as written", "Operators as they run")
-    graphs = zip(titles, map(drawn, engine.explain(query)), strict=True)
-    pieces = [f"{title}\n\n{text}" for title, text in graphs]
-    return "\n".join([*pieces, f"Compiled: nothing; {AT_INSTANTS}.\n"])
-
-
 # What all replays have in common.
 
 EmittedT = TypeVar("EmittedT")
@@ -445,7 +424,8 @@ def _declared_elements(engine: Engine, stream: str, path: Path) -> Iterator[_Ite
 
 def _pushed(engine: Engine, files: _Files) -> Iterator[ElementError | None]:
     """Push elements in the order of their timestamps; yield an error for each malformed one."""
-    for _, stream, item in merged_streams(files, partial(_declared_elements, engine)):
+    items = (_declared_elements(engine, *each) for each in files)
+    for _, stream, item in heapq.merge(*items, key=itemgetter(0)):
         if isinstance(item, ElementError):
             yield item
         else:
@@ -685,7 +665,10 @@ def _explain(replay: StreamReplay, engine: Engine, read: _Read, output: TextIO) 
         if isinstance(query, CsparqlQuery):
             if isinstance(query, RspqlQuery):
                 output.write(f"{query.said}\n\n")
-            output.write(explained(engine, query))
+            written, rewritten = map(drawn, engine.explain(query))
+            output.write(f"Operators as written\n\n{written}\n")
+            output.write(f"Operators as they run\n\n{rewritten}\n")
+            output.write(f"Compiled: nothing; {AT_INSTANTS}.\n")
         else:
             state = engine.start(query, lambda _: None).explain()
             output.write(json.dumps(state, indent=2) + "\n")

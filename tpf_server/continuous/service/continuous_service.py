@@ -209,10 +209,6 @@ _PATIENCE: Final = 1.0
 """Seconds that an end waits for what is under way."""
 
 
-def _nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
-    return {}, NATIVE
-
-
 class ContinuousService:
     """An engine behind one lock.
 
@@ -221,9 +217,6 @@ class ContinuousService:
         registrations: what they hold is started again.
         executors: makes other executors of C-SPARQL, given the lock, and names the default.
         windows: what they hold is evaluated again; needs registrations.
-
-    Attributes:
-        refused: errors of kept queries that could not start again.
     """
 
     def __init__(
@@ -233,7 +226,7 @@ class ContinuousService:
         policies: Policies | None = None,
         registrations: Registrations | None = None,
         changing: ChangingGraphs | None = None,
-        executors: Executors = _nothing_else,
+        executors: Executors = lambda _lock: ({}, NATIVE),
         windows: WindowLog | None = None,
     ) -> None:
         self._engine = engine
@@ -265,7 +258,6 @@ class ContinuousService:
         )
         engine.asks = True
         self._static.update()
-        self.refused: dict[str, ContinuousError] = {}
         if registrations is not None:
             self._restore(registrations)
         self._registrations = registrations
@@ -322,7 +314,7 @@ class ContinuousService:
         try:
             self._begin(self._hosting.read(registration), reads=False)
         except ContinuousError as error:
-            self.refused[self._hosting.keep_refused(registration, error, reserved).id] = error
+            self._hosting.keep_refused(registration, error, reserved)
 
     def _record(self, stream: Term, element: Element) -> None:
         if self._windows is not None:
@@ -333,7 +325,7 @@ class ContinuousService:
         into = parsed.registration.into
         made = () if into is None else (self._engine.name(into),)
         with self._lock:
-            self._links.check((*parsed.reads, *made), self._engine.streams)
+            self._links.check((*sorted(parsed.query.reads), *made), self._engine.streams)
         services = parsed.query.services
         self._static.take(services, reads=reads)
         try:

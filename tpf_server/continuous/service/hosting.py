@@ -24,6 +24,7 @@ from tpf_server.continuous.languages.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.languages.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.languages.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.languages.rspql.rspql_query import (
+    STREAM_OPERATORS,
     WINDOW_CLOSE,
     ReportPolicy,
     RspqlQuery,
@@ -117,18 +118,15 @@ def semantics_of(text: str) -> str | None:
     word, or FROM NAMED WINDOW.
     """
     pairs = list(pairwise(_tokens(text)))
-    if any(
-        (_is(one, "REGISTER") and _is(other, "ISTREAM", "DSTREAM", "RSTREAM"))
-        or (_is(one, "FROM", "NAMED") and _is(other, "WINDOW"))
-        for one, other in pairs
+    for language, registered, read in (
+        (RSPQL, STREAM_OPERATORS, "WINDOW"),
+        (CSPARQL, ("QUERY", "STREAM"), "STREAM"),
     ):
-        return RSPQL
-    if any(
-        (_is(one, "REGISTER") and _is(other, "QUERY", "STREAM"))
-        or (_is(one, "FROM", "NAMED") and _is(other, "STREAM"))
-        for one, other in pairs
-    ):
-        return CSPARQL
+        for one, other in pairs:
+            if _is(other, *registered) and _is(one, "REGISTER"):
+                return language
+            if _is(other, read) and _is(one, "FROM", "NAMED"):
+                return language
     return None
 
 
@@ -239,12 +237,10 @@ class HostedQuery:
 
 
 _RELATIONS: Final[dict[str, Relation]] = {
-    "ISTREAM": "added",
     "istream": "added",
-    "DSTREAM": "removed",
     "dstream": "removed",
 }
-"""By operators of RSP-QL and relations of policies; all others send the result."""
+"""By relations of policies; all others send the result."""
 NATIVE: Final = "native"
 """What the engine of the service is called where executions are."""
 _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
@@ -258,12 +254,6 @@ class ParsedRegistration:
     language: str | None
     query: ContinuousQuery | CsparqlQuery
     name_in_text: str | None
-
-    @property
-    def reads(self) -> list[Term]:
-        if isinstance(self.query, ContinuousQuery):
-            return [Term(each.stream) for each in self.query.windows if not each.varies]
-        return [each.stream for each in self.query.streams]
 
 
 class Hosting:
@@ -376,7 +366,7 @@ class Hosting:
 
     def keep_refused(
         self, registration: Registration, error: ContinuousError, reserved: Collection[str | None]
-    ) -> HostedQuery:
+    ) -> None:
         """Host a query that cannot start again, to be inspected and deleted."""
         name = registration.name or _last_segment(_name_in(registration.text) or "")
         if name is None or name in self.queries:
@@ -387,7 +377,6 @@ class Hosting:
         refused, language = _RefusedQuery(name, error), called(semantics)
         hosted = HostedQuery(name, registration, language, semantics or "", "result", refused, log)
         self.queries[name] = hosted
-        return hosted
 
     def keep(self, kept: Registrations, receipts: Receipts, pushed: Positions) -> None:
         """Keep emissions and receipts for the next server."""
@@ -417,10 +406,9 @@ class Hosting:
 
     def _policy(self, parsed: ParsedRegistration) -> tuple[str, Relation]:
         query = parsed.query
-        if isinstance(query, RspqlQuery):
-            return RSPQL, _RELATIONS.get(query.operator, "result")
         if isinstance(query, CsparqlQuery):
-            return CSPARQL, "result"
+            relation = _RELATIONS.get(query.operator.lower(), "result")
+            return parsed.language or CSPARQL, relation
         policy = self._semantics(parsed)
         return policy.name, _RELATIONS.get(policy.relation, "result")
 
@@ -485,11 +473,17 @@ _Portion = TypeVar("_Portion")
 
 
 def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
-    """Write emissions as server-sent events; an error is the last event."""
+    """Write emissions as server-sent events."""
+    return events(_texts(hosted, after, follow=follow), "data: {}\n".format)
+
+
+def events(
+    portions: Iterable[Sequence[tuple[int, _Portion]]], data: Callable[[_Portion], str]
+) -> Iterator[str]:
+    """Write server-sent events; an error is the last one."""
     try:
-        for portion in _texts(hosted, after, follow=follow):
-            events = [f"id: {number}\ndata: {text}\n\n" for number, text in portion]
-            yield "".join(events) or ": still here\n\n"
+        for portion in portions:
+            yield "".join(f"id: {n}\n{data(each)}\n" for n, each in portion) or ": still here\n\n"
     except ContinuousError as error:
         yield f"event: error\ndata: {ending(error)}\n\n"
 

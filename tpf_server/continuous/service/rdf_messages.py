@@ -27,7 +27,7 @@ from tpf_server.continuous.runtime.elements.elements import (
     read_rdf,
 )
 from tpf_server.continuous.runtime.errors import ContinuousError, ElementError
-from tpf_server.continuous.service.hosting import HostedQuery, emissions_of, ending
+from tpf_server.continuous.service.hosting import HostedQuery, emissions_of, ending, events
 from tpf_server.store.static.ox_terms import parse_rdf
 
 NDJSON_LD: Final = "application/x-ld+ndjson"
@@ -128,13 +128,9 @@ def as_documents(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[s
 
 
 def as_message_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
-    """Write the triples of emissions as server-sent events; an error is the last event."""
-    try:
-        for portion in emissions_of(hosted, after, follow=follow):
-            events = [f"id: {number}\n{_data(_lines(each.rows))}\n" for number, each in portion]
-            yield "".join(events) or ": still here\n\n"
-    except ContinuousError as error:
-        yield f"event: error\ndata: {ending(error)}\n\n"
+    """Write the triples of emissions as server-sent events."""
+    portions = emissions_of(hosted, after, follow=follow)
+    return events(portions, lambda each: _data(_lines(each.rows)))
 
 
 def _lines(rows: Iterable[Row]) -> str:

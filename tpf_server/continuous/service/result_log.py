@@ -356,6 +356,7 @@ class ResultLog:
 
     Attributes:
         begin: the number before the first emission.
+        last: that of the last one, or `begin`.
         encoded: count of emissions that became texts.
     """
 
@@ -372,31 +373,25 @@ class ResultLog:
         self._held: list[Event] = []
         self._holds = holds
         self._memory = memory or ResultMemory(sys.maxsize)
-        self._size = 0
         self._encoding = threading.Lock()
         self.encoded = 0
         self._limit = limit
         self._most_rows = rows
         self._rows = 0
-        self.begin = self._last = begin
+        self.begin = self.last = begin
         self._error: ContinuousError | None = None
         self._closed = False
         self._changed = threading.Condition()
 
     @property
-    def last(self) -> int:
-        """The number of the last emission, or the one before the first."""
-        return self._last
-
-    @property
     def oldest(self) -> int:
         """The number of the oldest kept emission, or of the next one."""
         with self._changed:
-            return self._last - len(self._kept) + 1
+            return self.last - len(self._kept) + 1
 
     def check(self, number: int) -> None:
         """Check that an emission of this run had the number (`UnknownEventError`)."""
-        if not self.begin <= number <= self._last:
+        if not self.begin <= number <= self.last:
             raise UnknownEventError(
                 f"event {number} is none of this run of the query, whose events are numbered from "
                 f"{self.begin + 1}: read without a number to begin with the oldest that is kept"
@@ -404,7 +399,7 @@ class ResultLog:
 
     @property
     def count(self) -> int:
-        return self._last - self.begin + len(self._held)
+        return self.last - self.begin + len(self._held)
 
     def append(self, emission: Emission) -> None:
         event = Event(self.begin + self.count + 1, emission)
@@ -412,11 +407,6 @@ class ResultLog:
             self._held.append(event)
         else:
             self._show([event])
-
-    @property
-    def holds(self) -> bool:
-        """True where emissions wait for `release`."""
-        return bool(self._held)
 
     def held(self, encode: Callable[[Emission], str]) -> list[_KeptEvent]:
         """Return the emissions that wait for `release`."""
@@ -434,25 +424,21 @@ class ResultLog:
                 while len(kept) > self._limit or (len(kept) > 1 and self._too_much()):
                     gone = kept.popleft()
                     self._rows -= gone.rows
-                    self._take(-gone.size)
+                    self._memory.take(-gone.size)
             self._changed.notify_all()
 
     def _keep(self, event: Event) -> None:
         self._kept.append(event)
-        self._last = event.number
+        self.last = event.number
         self._rows += event.rows
-        self._take(event.size)
+        self._memory.take(event.size)
 
     def _too_much(self) -> bool:
         return self._rows > self._most_rows or self._memory.full
 
-    def _take(self, size: int) -> None:
-        self._size += size
-        self._memory.take(size)
-
     def discard(self) -> None:
         with self._changed:
-            self._take(-self._size)
+            self._memory.take(-sum(each.size for each in self._kept))
             self._memory = ResultMemory(sys.maxsize)
 
     def close(self, error: ContinuousError | None = None) -> None:
@@ -472,7 +458,7 @@ class ResultLog:
     def take_up(self, kept: KeptLog) -> None:
         """Resume the log of an earlier server, before `append`."""
         with self._changed:
-            self.begin = self._last = kept.begin
+            self.begin = self.last = kept.begin
             for number, rows, text in kept.events:
                 self._keep(Event.written(number, rows, text))
 
@@ -500,7 +486,7 @@ class ResultLog:
         query, or `BacklogError`: some emissions are gone.
         """
         with self._changed:
-            if after >= self._last and not self._closed:
+            if after >= self.last and not self._closed:
                 self._changed.wait(seconds)
             first = self.oldest
             if after + 1 < first:

@@ -20,7 +20,7 @@ from tpf_server.continuous.runtime.elements.elements import (
     read_ndjson,
     read_rdf,
 )
-from tpf_server.continuous.runtime.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.runtime.errors import ElementError
 from tpf_server.continuous.runtime.records.record_bodies import read_records
 from tpf_server.continuous.service.continuous_service import ContinuousService, Pushed
 from tpf_server.continuous.service.hosting import ARROW, NDJSON, as_arrow, as_events, as_lines
@@ -44,12 +44,11 @@ from tpf_server.errors import (
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader, authorize
 from tpf_server.web.html import HtmlTable, link, table_page
-from tpf_server.web.problems import PROBLEM, Problems
+from tpf_server.web.problems import Problems
 from tpf_server.web.resources import Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
     EVENTS,
-    JSON,
     READ_METHODS,
     accepted_types,
     base_of,
@@ -152,10 +151,7 @@ def continuous_blueprint(
             provide_automatic_options=False,
         )
     problems = Problems(settings)
-    blueprint.register_error_handler(
-        ServerError,
-        lambda error: problems.of_error(error, request) if wants_html(request) else _problem(error),
-    )
+    blueprint.register_error_handler(ServerError, lambda each: problems.of_error(each, request))
     return blueprint
 
 
@@ -175,22 +171,8 @@ def _by_method(
     return answer
 
 
-def _problem(error: ServerError) -> Response:
-    problem: dict[str, Any] = {
-        "type": "about:blank",
-        "title": error.title,
-        "status": error.status,
-        "detail": str(error),
-    }
-    if isinstance(error, ContinuousSyntaxError):
-        problem.update(line=error.line, column=error.column, pointed=error.pointed)
-    response = _json(problem, error.status, PROBLEM)
-    response.headers.update(error.headers)
-    return response
-
-
-def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
-    response = json_answer(value, status, media_type)
+def _json(value: object, status: int = 200) -> Response:
+    response = json_answer(value, status)
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -345,12 +327,13 @@ class _Views:
         options: dict[str, Any] = dict(request.args)
         if request.mimetype == "application/json":
             try:
-                options = read_json(text)
+                body = read_json(text)
             except ElementError as error:
                 raise RequestError(str(error)) from None
-            if not isinstance(options, dict) or not isinstance(options.get("query"), str):
+            if not isinstance(body, dict) or not isinstance(body.get("query"), str):
                 raise RequestError('expected an object with "query"')
-            text = options.pop("query")
+            text = body.pop("query")
+            options |= body
         unknown = options.keys() - _OPTIONS
         if unknown or not all(isinstance(value, str) for value in options.values()):
             raise RequestError(f"unknown or malformed: {', '.join(sorted(unknown or options))}")

@@ -168,8 +168,8 @@ class WindowLog:
         running, ended = hosted.running, hosted.registration
         if ended.ended is None:
             ended = replace(ended, ended=self.number, ended_advanced=self.advanced)
-        native = isinstance(running, RegisteredQuery | PeriodicQuery)
-        if native and running.stream is not None and ended.begun < self.number:
+        fed = running.stream is not None and ended.begun < self.number
+        if fed and isinstance(running, RegisteredQuery | PeriodicQuery):
             self._ended.append((ended, running))
 
     @property
@@ -189,9 +189,10 @@ class WindowLog:
         for name, hosted in queries.items():
             if name not in self._oldest:
                 emissions.append((name, hosted.log.begin, 0, None))
-            if hosted.log.holds:
+            held = hosted.log.held(hosted.encode)
+            if held:
                 logs.append(hosted.log)
-                emissions += [(name, *each) for each in hosted.log.held(hosted.encode)]
+                emissions += [(name, *each) for each in held]
                 oldest = hosted.log.oldest
                 if oldest > self._oldest.get(name, oldest) + self._spare:
                     gone.append((name, oldest))

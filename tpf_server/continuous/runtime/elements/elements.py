@@ -75,16 +75,11 @@ def date_time_term(instant: datetime) -> Term:
     return Term(f'"{text.rstrip("0").rstrip(".")}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>')
 
 
-def date_time_of(instant: datetime) -> DateTime:
-    """Return an instant as a value of SPARQL."""
-    value = value_of(date_time_term(instant))
-    assert isinstance(value, DateTime)
-    return value
-
-
 def date_time_at(at: int) -> DateTime:
     """Return milliseconds since 1970 as a value of SPARQL."""
-    return date_time_of(EPOCH + timedelta(milliseconds=at))
+    value = value_of(date_time_term(EPOCH + timedelta(milliseconds=at)))
+    assert isinstance(value, DateTime)
+    return value
 
 
 # Elements that are named graphs: triples that know the name of their graph.

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from annotations.terms import Term
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.construct import construct_lines, repeated
@@ -124,7 +123,7 @@ class RegisteredQuery(RunningQuery[Emission]):
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query
-        self.reads = frozenset(Term(each.stream) for each in query.windows if not each.varies)
+        self.reads = query.reads
         self.plan: Plan | None = None
         self.number = 0
         self.template: Template | None = None

@@ -86,6 +86,10 @@ class ContinuousQuery:
         """True if it reads every stream, present and future."""
         return any(clause.varies for clause in self.windows)
 
+    @property
+    def reads(self) -> frozenset[Term]:
+        return frozenset(Term(each.stream) for each in self.windows if not each.varies)
+
     def waits_for_elements(self, pattern: Pattern) -> bool:
         """True if a part of the query surely has no solution while its windows are empty."""
         match pattern:

@@ -15,7 +15,7 @@ from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
-from tpf_server.continuous.runtime.elements.elements import EPOCH, date_time_of
+from tpf_server.continuous.runtime.elements.elements import date_time_at
 from tpf_server.continuous.runtime.plans.dispatch import MIRRORED, Comparison, ConstantIndex
 from tpf_server.continuous.runtime.semantics import PAPER
 
@@ -43,7 +43,7 @@ def test_an_index_finds_what_trying_finds(
 ) -> None:
     dictionary = TermDictionary()
     dictionary.register_prefix("urn:n")
-    environment = Environment(TypedTerms(dictionary), date_time_of(EPOCH))
+    environment = Environment(TypedTerms(dictionary), date_time_at(0))
     sides = ("?.value", "?.constant")
     whole = Call(operator, tuple(VariableRef(each) for each in sides))  # type: ignore[arg-type]
     test = Compiler(environment, sides).condition(whole)  # type: ignore[arg-type]

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
+from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.elements.elements import Element
-from tpf_server.continuous.service.cli import app, merged_streams, read_stream
+from tpf_server.continuous.service.cli import app, read_stream
 
 NAMES = ["urn:k", "urn:x", "urn:t"]
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -81,15 +82,16 @@ def test_elements_are_those_of_lines(tmp_path: Path, whole: bool) -> None:
 
     def elements(path: Path) -> list[tuple[int, str, set[Any]]]:
         found = []
-        for at, name, item in read_stream("urn:s", path):
+        for at, name, item in read_stream("urn:s", path, Engine().name):
             assert isinstance(item, Element)
             found.append((at, name, {triple[:3] for triple in item.triples}))
         return found
 
     assert elements(records) == elements(plain)
-    merged = list(merged_streams([("urn:a", plain), ("urn:b", records)]))
-    assert [at for at, _, _ in merged] == sorted([row[0] for row in rows] * 2)
-    assert {name for _, name, _ in merged} == {"urn:a", "urn:b"}
+    # Of two streams, each element is in its time, or it would be too late.
+    both = "--stream", f"urn:a={plain}", "--stream", f"urn:b={records}"
+    found = run("SELECT ?n ?s { STREAM ?n [NOW] { ?s <urn:k> ?k } }", *both)
+    assert len(found.splitlines()) == 2 * len(rows)
 
 
 def run(*arguments: object) -> str:
@@ -243,7 +245,7 @@ def test_a_column_means_the_same_by_batches_and_by_rows(
                 assert re.split(r"\s", result.stdout.rstrip("\n"), maxsplit=3)[3] == term
                 assert query != SIMPLE or result.stdout.startswith("1\t0\t<urn:a> ")
     if term is not None:
-        assert [each for each, _, _ in read_stream("urn:s", path)] == [at]
+        assert [each for each, _, _ in read_stream("urn:s", path, Engine().name)] == [at]
 
 
 ONCE = "SELECT ?s ?x FROM STREAM <urn:s> [RANGE 9ms STEP 9ms] { ?s <urn:x> ?x }"
