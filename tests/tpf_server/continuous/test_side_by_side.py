@@ -25,6 +25,7 @@ from tests.support.random_continuous_queries import (
 from tests.support.random_continuous_queries import with_static as loaded
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime import forgetting
+from tpf_server.continuous.runtime.elements.elements import LATEST
 from tpf_server.continuous.runtime.errors import ElementError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.semantics import (
     CQELS,
@@ -195,3 +196,21 @@ def test_records_reach_queries_that_answer_at_instants() -> None:
     engine.advance(1_000)
     rows = sorted(row for each in query for row in each.rows)
     assert rows == [("<urn:a>", '"1"'), ("<urn:a>", '"2"')]
+
+
+@pytest.mark.parametrize("at", [0, LATEST])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?a { STREAM <urn:s> [RANGE 9999999d SLIDE 9999999d] { ?a ?b ?c } }",
+        "SELECT (NOW() AS ?n) FROM STREAM <urn:s> [RANGE 9999999d TUMBLING] { ?a ?b ?c }",
+        "SELECT (NOW() AS ?n) FROM NAMED WINDOW <w> ON <urn:s> [RANGE P9999999D] { WINDOW <w> {} }",
+    ],
+)
+def test_nothing_is_answered_for_instants_after_the_year_9999(text: str, at: int) -> None:
+    engine = Engine()
+    query = register(engine, text)
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), at)
+    engine.finish()
+    assert all(each.at <= LATEST for each in query)
+    assert query.state == "running"

@@ -9,6 +9,7 @@ from typing import Final
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import ENDLESS, NEVER
 from tpf_server.continuous.runtime.delivery import Emission
+from tpf_server.continuous.runtime.elements.elements import LATEST
 from tpf_server.continuous.runtime.errors import (
     ContinuousError,
     ElementError,
@@ -300,7 +301,7 @@ class TickQueries:
             self._move_to(streams, self.clocks.front)
 
     def finish(self) -> None:
-        while (boundary := self.windows.boundary(ENDLESS, gone=False)) != ENDLESS:
+        while (boundary := self.windows.boundary(ENDLESS, gone=False)) <= LATEST:
             self._pass_until(boundary + 1)
 
     # -------------------------------------------------------------------------------- ticks

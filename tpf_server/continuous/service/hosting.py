@@ -407,8 +407,7 @@ class Hosting:
     def _policy(self, parsed: ParsedRegistration) -> tuple[str, Relation]:
         query = parsed.query
         if isinstance(query, CsparqlQuery):
-            relation = _RELATIONS.get(query.operator.lower(), "result")
-            return parsed.language or CSPARQL, relation
+            return parsed.language or CSPARQL, _RELATIONS.get(query.operator.lower(), "result")
         policy = self._semantics(parsed)
         return policy.name, _RELATIONS.get(policy.relation, "result")
 

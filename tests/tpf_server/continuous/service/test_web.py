@@ -94,7 +94,7 @@ def test_a_byte_order_mark_is_no_part_of_a_body(site, media_type, body):
 
 
 def test_from_push_to_results(site):
-    created = site.register(name="mine")
+    created = site.post("queries?name=mine", json={"query": QUERY})
     assert created.status_code == 201
     assert created.headers["Location"] == f"{ROOT}/queries/mine"
     assert created.json()["variables"] == ["a", "b"]
