@@ -3,8 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,10 @@ from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.languages.rspql.parser import parse_report
-from tpf_server.continuous.languages.rspql.rspql_query import ReportPolicy, TickPolicy
+from tpf_server.continuous.languages.rspql.rspql_query import TickPolicy
 from tpf_server.continuous.runtime.clock import Waits
-from tpf_server.continuous.runtime.errors import (
-    ContinuousSyntaxError,
-    UnsupportedContinuousQueryError,
-)
+from tpf_server.continuous.runtime.elements.elements import canonical_term
+from tpf_server.continuous.runtime.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, PeriodicAnswer
 from tpf_server.continuous.runtime.instants.instant_queries import InstantSettings
 from tpf_server.continuous.runtime.instants.periodic_query import (
@@ -126,12 +124,10 @@ SPARK: Final = "spark"
 
 def continuous_service(
     settings: Settings,
-    datasets: Iterable[OpenDataset],
+    datasets: Sequence[OpenDataset],
     clock: Clock,
 ) -> ContinuousService:
     """Make an engine over the static data of the datasets, and its service."""
-    # So that a stream is called by its URL.
-    base = f"{settings.base}streams/"
     by_clock = settings.stream_time == "clock"
     limits = EngineLimits(
         queries=settings.max_queries,
@@ -140,7 +136,8 @@ def continuous_service(
     )
     engine = Engine(
         EngineSettings(
-            base=base,
+            # So that a stream is called by its URL.
+            base=f"{settings.base}streams/",
             lateness=settings.stream_lateness,
             create_streams=settings.create_streams,
             routing=cast(Routing, settings.join_routing),
@@ -157,15 +154,17 @@ def continuous_service(
             pace=Pace(time.thread_time, Widen(settings.widen_steps)),
         ),
     )
-    datasets = tuple(datasets)
     engine.static.exchange(static_graphs(settings, datasets))
-    remote = RemoteGraphs(
-        {engine.name(resolve(settings.base, name)): url for name, url in settings.remote.items()},
-        clock,
-        timedelta(seconds=settings.remote_interval),
-    )
+    with _errors_of("remote"):
+        graphs = {
+            canonical_term(engine.name(resolve(settings.base, name))): url
+            for name, url in settings.remote.items()
+        }
+    remote = RemoteGraphs(graphs, clock, timedelta(seconds=settings.remote_interval))
     changing = ChangingGraphs(engine.static, remote)
     changing.follow(live_stores(settings, datasets))
+    with _errors_of("rspql_report"):
+        report = parse_report(settings.rspql_report)
     policies = Policies(
         time="clock" if by_clock else "elements",
         delay=settings.stream_delay,
@@ -176,14 +175,15 @@ def continuous_service(
         memory=settings.max_result_bytes,
         followers=settings.followers,
         followers_per_address=settings.followers_per_address,
-        report=_report(settings.rspql_report),
+        report=report,
         tick=cast("TickPolicy", settings.rspql_tick),
         services=settings.allow_service,
         streams=settings.allow_streams,
     )
-    for stream, predicates in settings.declare.items():
-        engine.create_stream(stream)
-        engine.declare(stream, predicates.split())
+    with _errors_of("declare"):
+        for stream, predicates in settings.declare.items():
+            engine.create_stream(stream)
+            engine.declare(stream, predicates.split())
     registrations = windows = None
     folder = Path(settings.data_dir)
     path = folder / "continuous.sqlite"
@@ -205,11 +205,12 @@ def continuous_service(
     )
 
 
-def _report(text: str) -> ReportPolicy:
+@contextmanager
+def _errors_of(setting: str) -> Iterator[None]:
     try:
-        return parse_report(text)
-    except ContinuousSyntaxError as error:
-        raise SettingsError(f"rspql_report: {error}") from None
+        yield
+    except ContinuousError as error:
+        raise SettingsError(f"{setting}: {error}") from None
 
 
 def static_graphs(
@@ -265,8 +266,6 @@ def _executors(
 
     spark = _Deferred(make)
     if settings.csparql_engine == SPARK:
-        try:
+        with _errors_of(f"csparql_engine = {SPARK}"):
             spark.prepare()
-        except UnsupportedContinuousQueryError as error:
-            raise SettingsError(f"csparql_engine = {SPARK}: {error}") from error
     return {SPARK: spark}, settings.csparql_engine

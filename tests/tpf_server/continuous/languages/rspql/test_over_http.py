@@ -172,3 +172,10 @@ def test_settings_that_are_none() -> None:
         Settings(rspql_tick="never")
     with pytest.raises(SettingsError, match=r"rspql_report: line 1, column 1: expected WINDOW CL"):
         continuous_service(Settings(rspql_report="never"), [], ManualClock(EPOCH))
+    for given, reason in (
+        (Settings(declare={"a b": "urn:p"}), "declare: not an IRI: <.*a b>"),
+        (Settings(declare={"s": "a<b"}), "declare: not a term: '<.*a<b>'"),
+        (Settings(remote={"a b": "http://x/"}), "remote: not a term: '<.*a b>'"),
+    ):
+        with pytest.raises(SettingsError, match=f"^{reason}"):
+            continuous_service(given, [], ManualClock(EPOCH))
