@@ -568,8 +568,8 @@ class ContinuousService:
 
     def explain(self, name: str) -> dict[str, Any]:
         """Return state, text and plan of a query."""
-        hosted = self.query(name)
         with self._lock:
+            hosted = self.query(name)
             result = hosted.explain()
         result |= self.condition(hosted)
         if self._remote.graphs:
