@@ -9,7 +9,6 @@ from typing import Final
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import ENDLESS, NEVER
 from tpf_server.continuous.runtime.delivery import Emission
-from tpf_server.continuous.runtime.elements.elements import LATEST
 from tpf_server.continuous.runtime.errors import (
     ContinuousError,
     ElementError,
@@ -301,7 +300,7 @@ class TickQueries:
             self._move_to(streams, self.clocks.front)
 
     def finish(self) -> None:
-        while (boundary := self.windows.boundary(ENDLESS, gone=False)) <= LATEST:
+        while (boundary := self.windows.boundary(ENDLESS, gone=False)) != ENDLESS:
             self._pass_until(boundary + 1)
 
     # -------------------------------------------------------------------------------- ticks

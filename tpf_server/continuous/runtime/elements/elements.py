@@ -76,8 +76,8 @@ def date_time_term(instant: datetime) -> Term:
 
 
 def date_time_at(at: int) -> DateTime:
-    """Return milliseconds since 1970 as a value of SPARQL."""
-    value = value_of(date_time_term(EPOCH + timedelta(milliseconds=at)))
+    """Return milliseconds since 1970 as a value of SPARQL, or raise `TimestampError`."""
+    value = value_of(date_time_term(EPOCH + timedelta(milliseconds=milliseconds(at))))
     assert isinstance(value, DateTime)
     return value
 

@@ -6,7 +6,6 @@ from typing import Generic, NamedTuple, TypeVar
 from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
 from tpf_server.continuous.runtime.due_instants import DueInstants
-from tpf_server.continuous.runtime.elements.elements import LATEST
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
 
@@ -321,16 +320,12 @@ class Timetable:
         """Give due queries until each has seen the last instant."""
         timelines = tuple(self._timelines.values())
         passed = [each.passed for each in timelines]
-
-        def last(registered: PeriodicQuery) -> int:
-            return min(registered.trigger.due_at_end(end), LATEST)
-
-        until = max(map(last, self._of), default=end)
+        until = [each.trigger.due_at_end(end) for each in self._of]
         for timeline in timelines:
-            self._reach(timeline, until)
+            self._reach(timeline, max(until))
         ended = []
         for at, registered in self._in_order(-NEVER):
-            if at > last(registered):
+            if at > registered.trigger.due_at_end(end):
                 ended.append((at, registered))
             else:
                 yield at, registered
