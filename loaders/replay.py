@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -98,7 +99,7 @@ class ReplaySettings:
             a clock of their own.
         lead: how long before its instant a batch is sent; at most half a period.
         state: file of the progress, for resumption.
-        clock: an IRI whose value (``rdf:value``) is the time in the feed; empty: none.
+        clock: an IRI whose value (``rdf:value``) is the time in the feed.
 
     Raises:
         SettingError: an invalid speed, an empty span, or a negative lead.
@@ -111,7 +112,7 @@ class ReplaySettings:
     original_instants: bool = False
     lead: timedelta = timedelta(0)
     state: Path | None = None
-    clock: str = ""
+    clock: str | None = None
     zone: tzinfo = UTC
 
     def __post_init__(self) -> None:
@@ -192,7 +193,7 @@ def replay(
         batch = _with_time(batch, settings)
         if paced and not _await(batch, timeline, clock, settings, cancelled):
             break
-        identifier = batch_id(feed.name, state.run, batch.at)
+        identifier = batch_id(feed.name, state.run, batch, settings.labelling)
         try:
             label, attempts = _publish(
                 batch, identifier, publisher, timeline, clock, settings, cancelled
@@ -221,7 +222,7 @@ def replay(
 
 
 def _with_time(batch: FeedBatch, settings: ReplaySettings) -> FeedBatch:
-    if not settings.clock:
+    if settings.clock is None:
         return batch
     time = literal(batch.at.astimezone(settings.zone).isoformat(), datatype=f"{XSD}dateTime")
     quad = Quad(iri(settings.clock), Term(f"<{RDF}value>"), time)
@@ -271,9 +272,10 @@ def _publish(
     )
 
 
-def batch_id(feed: str, run: str, at: datetime) -> str:
-    """Return a batch's identifier, the same for each attempt."""
-    return f"{feed}-{run}-{to_micros(at)}"
+def batch_id(feed: str, run: str, batch: FeedBatch, labelling: Labelling) -> str:
+    """Return a batch's identifier, the same for each attempt at the same statements."""
+    content = repr((labelling, batch.since, batch.end, batch.quads)).encode()
+    return f"{feed}-{run}-{to_micros(batch.at)}-{blake2b(content, digest_size=16).hexdigest()}"
 
 
 def _resume(

@@ -36,8 +36,8 @@ SECOND = timedelta(seconds=1)
 URL = "http://server.test/trains"
 
 
-def quad(number: int) -> Quad:
-    return Quad(Term("<http://e/s>"), Term("<http://e/p>"), Term(f'"{number}"'))
+def quad(number: int, subject: str = "<http://e/s>") -> Quad:
+    return Quad(Term(subject), Term("<http://e/p>"), Term(f'"{number}"'))
 
 
 class Recording(Feed):
@@ -45,15 +45,20 @@ class Recording(Feed):
 
     name = "recording"
 
-    def __init__(self, polls: int, silent: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, polls: int, silent: frozenset[int] = frozenset(), subject: str = "<http://e/s>"
+    ) -> None:
         self.polls = polls
         self.silent = silent
+        self.subject = subject
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         for n in range(self.polls):
             at = THEN + n * MINUTE
             if (start is None or at >= start) and (until is None or at < until):
-                yield FeedBatch(at, at + MINUTE, () if n in self.silent else (quad(n),))
+                yield FeedBatch(
+                    at, at + MINUTE, () if n in self.silent else (quad(n, self.subject),)
+                )
 
 
 class Setting:
@@ -281,6 +286,12 @@ def test_back_filling_twice_is_the_same_twice() -> None:
     for _ in range(2):
         setting.play(original_instants=True, speed=float("inf"))
     assert setting.objects() == ["0", "1"]
+    assert len(setting.server.repeated) == 2
+    # Another recording of the same polls is no repetition, nor is one with other labels.
+    setting.feed = Recording(3, silent=frozenset({0}), subject="<http://e/other>")
+    for labelling in ("expiration", "interval"):
+        setting.play(original_instants=True, speed=float("inf"), labelling=labelling)
+    assert setting.objects() == ["0", "1", "1", "2", "1", "2"]
     assert len(setting.server.repeated) == 2
 
 
