@@ -19,8 +19,20 @@ def user_agent(program: str) -> str:
     return f"{program}/{about['Version']} (+{urls['Homepage']})"
 
 
+_TOKEN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+
+
+def check_token(token: str) -> None:
+    """Raise `ValueError` for a token that no request can carry; an empty one is none."""
+    if not _TOKEN.fullmatch(token):
+        raise ValueError(
+            "a token is ASCII, without control characters, and without blanks at its ends"
+        )
+
+
 def bearer(token: str) -> Callable[[Any], Any]:
     """Return what adds a token, unless empty, to a request of `requests`."""
+    check_token(token)
 
     def authorize(request: Any) -> Any:
         # Among the headers that are given, a .netrc would win.

@@ -15,13 +15,13 @@ from annotations.methods import METHODS
 from annotations.namespaces import SINGLETON, TEMPORAL
 from annotations.seconds import MOST_SECONDS, is_seconds
 from annotations.urls import origin_of
+from annotations.wording import check_token
 from tpf_client.errors import MapTilesError
 from tpf_client.map_tiles import map_tiles
 from tpf_server.errors import SettingsError
 
 # Tables of settings: how a row is written, and which values fit it.
 
-_TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _WEB_IRI = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
 _PREFIX = re.compile(r"(?:[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
@@ -50,11 +50,10 @@ def table(kind: type[Any]) -> Iterator[SettingRow]:
 
 
 def _check_token(name: str, token: str) -> None:
-    if token and not _TOKEN.fullmatch(token):
-        raise SettingsError(
-            f"{name} could never match: a token is ASCII, without control characters, and without "
-            "blanks at its ends"
-        )
+    try:
+        check_token(token)
+    except ValueError as error:
+        raise SettingsError(f"{name} could never match: {error}") from None
 
 
 def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:

@@ -12,10 +12,10 @@ import requests
 import typer
 
 from annotations.clock import Clock, SystemClock
-from annotations.wording import printable, user_agent
+from annotations.wording import user_agent
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.options import InputSpan, LoadWork, grouped, is_listener, is_web_url
-from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
+from loaders.commands.options import InputSpan, LoadWork, grouped, is_listener, is_web_url, warn
+from loaders.commands.publishing import LabelOption, given_token, publishing, stopped_by_signals
 from loaders.places import input_place
 from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
@@ -56,19 +56,14 @@ class Asking(NamedTuple):
     stopped: Event
     polls: int | None
 
-    def _live(self, failure: str) -> LiveFeed:
-
-        def failed(reason: str) -> None:
-            typer.echo(f"tpf-load: {failure}: {printable(reason)}", err=True)
-
-        return LiveFeed(self.clock, self.stopped, failed, self.polls)
+    def _live(self) -> LiveFeed:
+        return LiveFeed(self.clock, self.stopped, warn, self.polls)
 
     def poll(
         self, name: str, url: str, read: Read, period: float | Lasting, paged: bool = False
     ) -> Poller:
-        live = self._live("a poll failed")
         pause = period if callable(period) else timedelta(seconds=period)
-        return Poller(name, url, read, pause, self.session, live, paged)
+        return Poller(name, url, read, pause, self.session, self._live(), paged)
 
     def messages(
         self, messages: MessageFormat, path: str, period: float, paged: bool = False
@@ -85,11 +80,9 @@ class Asking(NamedTuple):
 
         def ready(address: str) -> None:
             if not quiet:
-                typer.echo(f"tpf-load: listening at {address}", err=True)
+                warn(f"listening at {address}")
 
-        return Listener(
-            messages.name, url, messages.read, holds, token, self._live("refused"), ready
-        )
+        return Listener(messages.name, url, messages.read, holds, token, self._live(), ready)
 
 
 def write_or_publish(
@@ -246,7 +239,8 @@ def ngsi_ld(
         entities = NgsiLd(None if context is None else input_place(context))
         if is_listener(path):
             holds = timedelta(seconds=notified.holds)
-            return asking.listen(entities, path, holds, notified.receiver_token, work.quiet)
+            token = given_token(notified.receiver_token, None)
+            return asking.listen(entities, path, holds, token, work.quiet)
         return asking.messages(entities, path, notified.period, paged=True)
 
     write_or_publish(make_feed, path, dynamic, server, span, work)

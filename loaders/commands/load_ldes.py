@@ -17,8 +17,8 @@ from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad
-from annotations.wording import counted, printable, user_agent
-from loaders.commands.options import grouped, is_web_url
+from annotations.wording import counted, user_agent
+from loaders.commands.options import grouped, is_web_url, warn
 from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.dynamic import naming_of, write_labelled
 from loaders.errors import (
@@ -134,7 +134,10 @@ def ldes(given: Following) -> None:
         session.headers["User-Agent"] = user_agent("tpf-load")
         memory = LdesState(given.state or ":memory:", f"{given.url} to {given.push or given.facts}")
         stack.callback(memory.close)
-        follower = LdesFollower(given.url, memory, session, clock, given.allow_link or (), _failed)
+        follower = LdesFollower(
+            given.url, memory, session, clock, given.allow_link or (),
+            lambda reason: warn(f"not read: {reason}"),
+        )  # fmt: skip
         if given.facts is not None:
             follower.look()
             naming = naming_of(given.dataset or given.url)
@@ -165,7 +168,7 @@ def ldes(given: Following) -> None:
             except InputError as error:
                 if given.polls is not None and looks == given.polls and not read:
                     raise
-                _failed(str(error))
+                warn(f"not read: {error}")
             done += _published(follower, send, stopped)
             following = max(began + timedelta(seconds=given.period), follower.resume)
             if looks == given.polls or not clock.wait_until(following, stopped):
@@ -193,7 +196,7 @@ def _published(
                     alone = count  # whose it is shows one instant at a time
                     break
                 names = " ".join(changes.members)[:200]
-                typer.echo(f"tpf-load: not published: {names}: {error}", err=True)
+                warn(f"not published: {names}: {error}")
                 taken(refused=True)
             except ServerUnreachableError:
                 if stopped.is_set():
@@ -207,7 +210,3 @@ def _published(
                 break
         else:
             return done
-
-
-def _failed(reason: str) -> None:
-    typer.echo(f"tpf-load: not read: {printable(reason)}", err=True)

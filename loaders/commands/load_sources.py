@@ -168,7 +168,7 @@ def gtfs(
                 path,
             )
         if not job.quiet:
-            typer.echo(f"tpf-load: {path}: {size}", err=True)
+            options.warn(f"{path}: {size}")
         return feed
 
     load_static(make, output, form, job)

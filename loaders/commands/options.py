@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 import typer
 from rich.console import Console
 
-from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
 from annotations.seconds import seconds_from
-from annotations.wording import counted
+from annotations.terms import iri
+from annotations.wording import counted, printable
 from loaders.errors import InputError, LoaderError
 from loaders.fetching import host_parts
 from loaders.progress import Report, shown_on
@@ -51,12 +51,9 @@ class LoadEngine(enum.StrEnum):
     LOCAL = "local"
 
 
-def instant_option(text: str) -> datetime:
-    """Parse an instant of the command line."""
-    try:
-        return parse_instant(text)
-    except AnnotationError as error:
-        raise typer.BadParameter(str(error)) from None
+def absolute_iri(text: str) -> str:
+    """Check an absolute IRI of the command line."""
+    return iri(text)[1:-1]
 
 
 def time_zone(text: str) -> tzinfo:
@@ -113,8 +110,8 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "master": Flag("--master", "Spark master; default: TPF_SPARK_MASTER, or all cores here."),
     "memory": Flag("--memory", "Memory of Spark's driver; default: TPF_SPARK_MEMORY, or 2g."),
     "quiet": Flag("--quiet", "No progress bar, no summary."),
-    "start": Flag("--from T", "First instant, in ISO 8601.", instant_option),
-    "until": Flag("--until T", "End, excluded.", instant_option),
+    "start": Flag("--from T", "First instant, in ISO 8601.", parse_instant),
+    "until": Flag("--until T", "End, excluded.", parse_instant),
     "facts": Flag(
         "--facts FILE",
         "Write the dynamic facts as N-Quads to FILE, or to parts in DIR/; or to a URL.",
@@ -126,7 +123,9 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     ),
     "method": Flag("--method", "How --facts are annotated."),
     "dataset": Flag(
-        "--dataset URL", "Beginning of minted names; default: http://example.org/NAME."
+        "--dataset URL",
+        "Beginning of minted names; default: http://example.org/NAME.",
+        absolute_iri,
     ),
     "streams": Flag("--streams DIR", "Write timestamped triples to DIR/STREAM.tsv; or to a URL."),
     # RDF
@@ -135,10 +134,10 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "rejects": Flag("--rejects", "Directory for what is malformed; default: OUTPUT.rejects."),
     "entail": Flag("--entail", "Also store what follows by these rules."),
     # Sources
-    "base": Flag("--base IRI", "Beginning of all names."),
-    "siri.base": Flag("--base IRI", "Beginning of names that are no IRIs."),
-    "csv.base": Flag("--base IRI", "Base of relative IRIs."),
-    "Streaming.base": Flag("--base IRI", "Base of relative IRIs."),
+    "base": Flag("--base IRI", "Beginning of all names.", absolute_iri),
+    "siri.base": Flag("--base IRI", "Beginning of names that are no IRIs.", absolute_iri),
+    "csv.base": Flag("--base IRI", "Base of relative IRIs.", absolute_iri),
+    "Streaming.base": Flag("--base IRI", "Base of relative IRIs.", absolute_iri),
     "liveboards": Flag("INPUT", "Zip file or directory, or its URL."),
     "facts.path": Flag("INPUT", "N-Quads with intervals: a file, or a folder of parts; or a URL."),
     "irail.path": Flag("INPUT", "Zip file or directory, or its URL; another URL is polled."),
@@ -185,13 +184,17 @@ OPTIONS: Final[Mapping[str, Flag]] = {
     "speed": Flag("--speed N", "Seconds of the feed per second; inf: no wait"),
     "state": Flag("--state", "File of the progress; continue from there."),
     "original": Flag("--original-instants", "Label with the instants of the recording."),
-    "clock": Flag("--clock IRI", "Also publish the time in the feed, as rdf:value of IRI."),
+    "clock": Flag(
+        "--clock IRI", "Also publish the time in the feed, as rdf:value of IRI.", absolute_iri
+    ),
     "zone": Flag("--zone NAME", "Time zone of --clock, as Europe/Brussels."),
     "lead": Flag("--lead S", "Send so many seconds early.", _SECONDS),
     # tpf-load ldes
     "Following.url": Flag("URL", "URL of the stream, or of its first node."),
     "Following.facts": Flag("--facts FILE", "Write its facts as N-Quads to FILE, or to a URL."),
-    "Following.dataset": Flag("--dataset URL", "Beginning of names in --facts; default: URL."),
+    "Following.dataset": Flag(
+        "--dataset URL", "Beginning of names in --facts; default: URL.", absolute_iri
+    ),
     "Following.push": Flag("--push URL", "Publish to the dataset at this URL."),
     "Following.state": Flag(
         "--state FILE", "Remember what was read and published, to go on later."
@@ -208,9 +211,9 @@ OPTIONS: Final[Mapping[str, Flag]] = {
         "--withdraw",
         "Withdraw the facts: from now on, from --initial to --final, or within their annotations.",
     ),
-    "expiration": Flag("--expiration T", "Until when they hold.", instant_option),
-    "initial": Flag("--initial T", "From when, with --final.", instant_option),
-    "final": Flag("--final T", "Until when, with --initial.", instant_option),
+    "expiration": Flag("--expiration T", "Until when they hold.", parse_instant),
+    "initial": Flag("--initial T", "From when, with --final.", parse_instant),
+    "final": Flag("--final T", "Until when, with --initial.", parse_instant),
     "batch": Flag("--batch ID", "Name of the batch; sent again, it counts once."),
     # tpf-load stream
     "source": Flag(
@@ -318,7 +321,7 @@ class LoadWork:
                 except SparkMissingError as error:
                     if self.engine is LoadEngine.SPARK:
                         raise type(error)(f"{error}; or use --engine local") from None
-                    typer.echo(f"tpf-load: without Spark: {error}", err=True)
+                    warn(f"without Spark: {error}")
             if lines is None:
                 engine = LoadEngine.LOCAL
                 lines = load(None, report)
@@ -343,6 +346,11 @@ def is_web_url(text: str) -> bool:
 def is_listener(text: str) -> bool:
     """True where documents are posted here."""
     return text.startswith("listen://")
+
+
+def warn(what: str) -> None:
+    """Print a line of a load that goes on."""
+    typer.echo(f"tpf-load: {printable(what)}", err=True)
 
 
 NO_TRIPLES = "warning: there are no triples in the input, so the store is empty"

@@ -16,6 +16,7 @@ import typer
 from annotations.clock import Clock, SystemClock
 from annotations.errors import AnnotationError
 from annotations.labels import Expiration, Interval, Label, Labelling
+from annotations.wording import check_token
 from loaders.commands.options import MEDIA_TYPES, grouped, is_web_url
 from loaders.errors import InputError, SettingError
 from loaders.places import content_of, input_place
@@ -39,15 +40,15 @@ class LabelOption(enum.StrEnum):
 
 def given_token(token: str | None, file: Path | None) -> str | None:
     """Return the token of the options or its file."""
-    if file is None:
-        return token
-    if token is not None:
+    if file is not None and token is not None:
         raise typer.BadParameter("give --token or --token-file, not both")
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        given = token if file is None else file.read_text(encoding="utf-8").strip()
+        check_token(given or "")
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise typer.BadParameter(f"{file}: {reason}", param_hint="--token-file") from error
+        raise typer.BadParameter(f"{file or 'the token'}: {reason}") from error
+    return given
 
 
 def publishing(
@@ -58,8 +59,8 @@ def publishing(
 
 
 def dataset_url(url: str) -> str:
-    """Check the URL of a dataset."""
-    if not is_web_url(url):
+    """Check the URL of a dataset, which has neither query nor fragment."""
+    if not is_web_url(url) or (not is_stream(url) and not {"?", "#"}.isdisjoint(url)):
         raise typer.BadParameter(f"not the URL of a dataset: {url!r}")
     return url
 

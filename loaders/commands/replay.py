@@ -40,7 +40,7 @@ class Replay:
     original: bool = False
     lead: float = 0.2
     quiet: bool = False
-    clock: str = ""
+    clock: str | None = None
     zone: str = "UTC"
 
     def recorded(

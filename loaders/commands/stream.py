@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from annotations.clock import SystemClock
-from annotations.wording import counted, printable
-from loaders.commands.options import grouped
+from annotations.wording import counted
+from loaders.commands.options import grouped, warn
 from loaders.commands.publishing import (
     LabelOption,
     dataset_url,
@@ -122,9 +122,9 @@ def stream(given: Streaming) -> None:
             if reason is not None and given.publish_from is PublishFrom.EXECUTORS:
                 raise ServerUnreachableError(f"executors do not reach {dataset}: {reason}")
             if reason is not None:
-                _tell(f"executors do not reach {dataset} ({reason}): the driver publishes")
+                warn(f"executors do not reach {dataset} ({reason}): the driver publishes")
             settings = replace(settings, from_executors=reason is None)
-        progress = StreamProgress(lambda problem: _tell(f"left out: {problem}"))
+        progress = StreamProgress(lambda problem: warn(f"left out: {problem}"))
         if given.source.startswith(_KAFKA):
             assert given.topic is not None
             frame = messages_of(session, given.source.removeprefix(_KAFKA), given.topic, settings)
@@ -154,10 +154,6 @@ def _receiver(source: str, topic: str | None, spool: "Spool", home: Path) -> "Re
     from loaders.stream.event_source import EventFollower, Subscriber
 
     if source.startswith(_EVENTS):
-        return EventFollower(source, topic, spool, home, _tell)
+        return EventFollower(source, topic, spool, home, warn)
     assert topic is not None
-    return Subscriber(source, topic, spool, f"tpf-load-{home.name}", _tell)
-
-
-def _tell(what: str) -> None:
-    typer.echo(f"tpf-load: {printable(what)}", err=True)
+    return Subscriber(source, topic, spool, f"tpf-load-{home.name}", warn)

@@ -121,7 +121,7 @@ class Listener(Feed):
         try:
             quads = tuple(dict.fromkeys(self._read(environ["wsgi.input"].read(), "a document")))
         except InputError as error:
-            self._live.failed(str(error))
+            self._live.failed(f"refused: {error}")
             return answer("400 Bad Request", f"{error}\n")
         document = _Document(quads, threading.Event(), [])
         if quads:
@@ -130,7 +130,7 @@ class Listener(Feed):
                 if self._ended.is_set():
                     return answer("503 Service Unavailable", "nobody listens any more\n")
         for reason in document.refused:
-            self._live.failed(reason)
+            self._live.failed(f"refused: {reason}")
             return answer("422 Unprocessable Content", f"{reason}\n")
         return answer("204 No Content")
 

@@ -168,7 +168,7 @@ class Poller(Feed):
                 quads = self._statements()
             except InputError as error:
                 reason = str(error)
-                failed(reason)
+                failed(f"a poll failed: {reason}")
                 if isinstance(error, AnswerError):
                     now = clock.now()
                     following = max(following, now + retry_after(error.headers, now))
@@ -206,5 +206,5 @@ class Poller(Feed):
         except InputError as error:
             if not error.rest:
                 raise
-            self._live.failed(f"{error}; the rest is read")
+            self._live.failed(f"left out: {error}")
             yield from error.rest

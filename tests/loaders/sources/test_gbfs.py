@@ -100,7 +100,7 @@ def test_malformed_items_are_left_out_of_a_poll() -> None:
         (batch,) = poller.batches(None, None)
     assert {quad.subject for quad in batch.quads} == {"<urn:x/stations/7>"}
     fault = f"{URL}: a malformed GBFS document (no identifier: None) (and 2 more)"
-    assert told == [f"{fault}; the rest is read", fault]
+    assert told == [f"left out: {fault}", f"a poll failed: {fault}"]
 
 
 def test_the_ttl_is_the_label_and_the_period() -> None:
