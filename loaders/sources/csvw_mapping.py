@@ -100,6 +100,7 @@ class CsvwColumn:
         self._separator = column.inherit("separator")
         self._type = column.inherit("datatype")
         self.default = str(column.inherit("default") or "")
+        self.is_required = bool(column.inherit("required"))
         self._pattern = _bounded(self._type)
         self._is_decimal = self._type is not None and issubclass(
             self._type.basetype, datatypes.decimal
@@ -132,8 +133,10 @@ class CsvwColumn:
         try:
             read = self._column.read(text)
         except ValueError as error:
-            if "re.compile" not in str(error):
-                raise
+            if str(error).startswith(("required", "value must")):
+                raise ValueError(
+                    f"{text[:_SHOWN]!r} of the column {self.title}: {error}"
+                ) from None
             raise self._misfit(text, self._type.format) from None
         if read is None:
             return []
@@ -156,15 +159,16 @@ class CsvwColumn:
             raise self._misfit(text, self._pattern.pattern)
         lexical = self._written(value, text)
         if self._form is not None and not self._form.fullmatch(lexical):
-            raise ValueError(
-                f"{text[:_SHOWN]!r} of the column {self.title} is no {self._type.base}"
-            )
+            raise self._misfit(text, None)
         return lexical
 
     def _misfit(self, text: str, form: object) -> ValueError:
-        return ValueError(
-            f"{text[:_SHOWN]!r} has not the format {form!r} of the column {self.title}"
-        )
+        cell = repr(text[:_SHOWN])
+        if form is not None:
+            return ValueError(f"{cell} has not the format {form!r} of the column {self.title}")
+        is_date = issubclass(self._type.basetype, datatypes.dateTime)
+        limits = " (of the years 1 to 9999, before 24:00)" if is_date else ""
+        return ValueError(f"{cell} of the column {self.title} is no {self._type.base}{limits}")
 
     def _written(self, value: Any, text: str) -> str:
         if isinstance(value, bool):
@@ -363,9 +367,9 @@ class MappedTable:
                         return
                     header = heads[-1][1]
                 columns = self._positioned(header, source)
-                has_defaults = any(column.default for _, column in columns)
+                speaks = any(column.default or column.is_required for _, column in columns)
                 for number, (line, texts) in enumerate(rows, start=1):
-                    if (number - 1) % shares == share and (any(texts) or (texts and has_defaults)):
+                    if (number - 1) % shares == share and (any(texts) or (texts and speaks)):
                         yield self._row(number, line, texts, columns, source, scope)
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None

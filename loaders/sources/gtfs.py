@@ -104,7 +104,7 @@ class Gtfs:
     def _stops(self) -> Iterator[Quad]:
         for line, row in self._tables.rows("stops.txt", ("stop_id",)):
             with self._tables.line("stops.txt", line):
-                stop = self.iri("stops", row["stop_id"])
+                stop = self._named("stops", row, "stop_id")
                 yield Quad(stop, v.A, iri(GTFS + "Stop"))
                 if row.get("stop_name"):
                     yield Quad(stop, _NAME, literal(row["stop_name"]))
@@ -119,7 +119,7 @@ class Gtfs:
         names = {"route_short_name": "shortName", "route_long_name": "longName"}
         for line, row in self._tables.rows("routes.txt", ("route_id",)):
             with self._tables.line("routes.txt", line):
-                route = self.iri("routes", row["route_id"])
+                route = self._named("routes", row, "route_id")
                 yield Quad(route, v.A, iri(GTFS + "Route"))
                 for column, name in names.items():
                     if row.get(column):
@@ -128,9 +128,10 @@ class Gtfs:
     def _trips(self) -> Iterator[Quad]:
         for line, row in self._tables.rows("trips.txt", ("trip_id", "route_id", "service_id")):
             with self._tables.line("trips.txt", line):
-                trip = self.iri("trips", row["trip_id"])
+                trip = self._named("trips", row, "trip_id")
                 yield Quad(trip, v.A, iri(GTFS + "Trip"))
-                yield Quad(trip, iri(GTFS + "route"), self.iri("routes", row["route_id"]))
+                route = self._named("routes", row, "route_id")
+                yield Quad(trip, iri(GTFS + "route"), route)
                 if row.get("trip_headsign"):
                     yield Quad(trip, iri(GTFS + "headsign"), literal(row["trip_headsign"]))
 
@@ -191,6 +192,11 @@ class Gtfs:
     def iri(self, kind: str, *parts: str) -> Term:
         """The name of something in this feed."""
         return iri(f"{self.base}{kind}/{'/'.join(quote(part, safe='') for part in parts)}")
+
+    def _named(self, kind: str, row: Mapping[str, str], column: str) -> Term:
+        if not row[column]:
+            raise ValueError(f"no {column}")
+        return self.iri(kind, row[column])
 
     def departure(self, day: date, trip: str, sequence: int, start: int | None = None) -> Term:
         """Return a departure's name; `start` is a template run's."""

@@ -213,6 +213,10 @@ TIMES = FEED["stop_times.txt"]
         ({"agency": "agency_timezone\n"}, "no agency"),
         ({"stops": "stop_name\nA\n"}, r"stops\.txt, line 1: no column stop_id"),
         ({"stops": "stop_id\nX\n"}, r"trips\.txt, line 2: .*there is no stop 'A 1'"),
+        ({"stops": FEED["stops.txt"] + ",Nameless,,,,\n"}, r"stops\.txt, line 6: .*no stop_id"),
+        ({"routes": FEED["routes.txt"] + ",a,X,,2\n"}, r"routes\.txt, line 4: .*no route_id"),
+        ({"trips": TRIPS + "r1,week,,\n"}, r"trips\.txt, line 6: .*no trip_id"),
+        ({"trips": TRIPS + ",week,spare,\n"}, r"trips\.txt, line 6: .*no route_id"),
         ({"trips": TRIPS + "r9,week,day,\n"}, "line 6: .*no route 'r9'"),
         ({"trips": TRIPS + "r1,absent,day,\n"}, "line 6: .*'absent' has no calendar"),
         ({"stop_times": TIMES + "day,8:00,8:00,A,1\n"}, r"stop_times\.txt, line 15: .*not a time"),
@@ -230,7 +234,9 @@ def test_malformed_feeds_are_explained(
 ) -> None:
     path = write(tmp_path / "feed", **changes)
     with pytest.raises(InputError, match=message):
-        departures(Gtfs(path))
+        source = Gtfs(path)
+        departures(source)
+        list(source.quads("null"))
 
 
 def test_an_archive_that_is_no_feed(tmp_path: Path) -> None:

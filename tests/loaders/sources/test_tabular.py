@@ -299,6 +299,30 @@ def test_a_row_of_empty_cells_has_its_defaults(
     assert objects(tmp_path, column, "1,x\n,\n\n2,y\n") == values
 
 
+@pytest.mark.parametrize(
+    ("datatype", "cell", "fault"),
+    [
+        ("integer", "1x", "'1x' of the column c is no integer"),
+        ("boolean", "maybe", "'maybe' of the column c is no boolean"),
+        ("date", "2021-02-29", "'2021-02-29' of the column c is no date .of the years 1 to 9999"),
+        ("dateTime", "-0044-03-15T00:00:00", "is no dateTime .of the years 1 to 9999"),
+        ("time", "24:00:00", "'24:00:00' of the column c is no time .*before 24:00"),
+        ({"base": "boolean", "format": "Y|N"}, "J", "'J' has not the format 'Y.N'"),
+        ({"base": "int", "minimum": 3}, "2", "'2' of the column c: value must be >= 3"),
+        ("string", "", "'' of the column c: required column value is missing"),
+    ],
+)
+def test_a_cell_that_does_not_fit_is_quoted_with_its_column(
+    tmp_path: Path, datatype: Any, cell: str, fault: str
+) -> None:
+    column = {"name": "c", "datatype": datatype, "required": True}
+    with pytest.raises(InputError, match=rf"t\.csv, line 1: .*{fault}"):
+        objects(tmp_path, column, f"1,{cell}\n")
+    # Also where the row has nothing but that.
+    with pytest.raises(InputError, match=r"line 1: '' of the column c: required"):
+        objects(tmp_path, column, ",\n")
+
+
 def test_a_column_without_name_is_called_by_its_encoded_title(tmp_path: Path) -> None:
     schema = {
         "aboutUrl": "room/{Room%20name}",
