@@ -41,6 +41,10 @@ _JSON_TOKEN: Final = re.compile(
 )
 _IN_TEXT: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 
+_VERSION: Final = re.compile(
+    rb'(?<![^\r\n])[ \t]*+VERSION[ \t]*+"[^"\\\r\n]*+"(?=[ \t]*+(?:[#\r\n]|\Z))'
+)
+
 TextsT = TypeVar("TextsT", bound=Iterable[str])
 StatementT = TypeVar("StatementT")
 
@@ -86,6 +90,13 @@ def short_terms(statements: Iterable[StatementT], document: bytes) -> Iterator[S
     except MemoryError as error:
         reason = f"a term is too long ({error or 'too large for the memory'})"
         raise NestingError(reason, _long_line(document)) from None
+
+
+def without_versions(document: bytes, media_type: str) -> bytes:
+    """Blank ``VERSION "1.2"`` in N-Triples and N-Quads, where pyoxigraph does not take it."""
+    if media_type not in _LINE_FORMATS or b"VERSION" not in document:
+        return document
+    return _VERSION.sub(lambda match: b" " * len(match[0]), document)
 
 
 def _long_line(document: bytes) -> int | None:

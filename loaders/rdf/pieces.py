@@ -264,7 +264,7 @@ class PieceReader:
     def _lines(self, file: IO[bytes]) -> Iterator[QuadTexts]:
         first = 1  # the number of the first line of the chunk, within the piece
         for chunk in _chunks(file, self._piece.start, self._piece.end):
-            lines = chunk.count(b"\n")
+            lines = _line_ends(chunk)
             if not chunk.endswith(b"\n") and len(chunk) > MAX_LINE:
                 line_number = self._lines_before + first + lines
                 raise InputError(
@@ -279,7 +279,7 @@ class PieceReader:
             first += lines
 
     def _one_by_one(self, chunk: bytes, first: int) -> Iterator[QuadTexts]:
-        for number, line in enumerate(chunk.split(b"\n"), start=first):
+        for number, line in enumerate(chunk.splitlines(), start=first):
             try:
                 yield from self._parsed(line)
             except _MALFORMED as error:
@@ -296,7 +296,7 @@ class PieceReader:
         lines = 0
         with self._opened() as file:
             for chunk in _chunks(file, 0, self._piece.start):
-                lines += chunk.count(b"\n")
+                lines += _line_ends(chunk)
         return lines
 
     def _document(self, path: Path) -> Iterator[QuadTexts]:
@@ -354,6 +354,10 @@ def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
             chunk += file.readline(MAX_LINE)
         position += len(chunk)
         yield chunk
+
+
+def _line_ends(text: bytes) -> int:
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 def _message(error: SyntaxError | NestingError | MemoryError) -> str:

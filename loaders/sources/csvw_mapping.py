@@ -134,9 +134,7 @@ class CsvwColumn:
             read = self._column.read(text)
         except ValueError as error:
             if str(error).startswith(("required", "value must")):
-                raise ValueError(
-                    f"{text[:_SHOWN]!r} of the column {self.title}: {error}"
-                ) from None
+                raise ValueError(f"{text[:_SHOWN]!r} of the column {self.title}: {error}") from None
             raise self._misfit(text, self._type.format) from None
         if read is None:
             return []

@@ -19,7 +19,7 @@ else:
 from annotations.errors import NestingError, TermError
 from annotations.labels import Fact
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.nesting import check_nesting, short_terms
+from annotations.nesting import check_nesting, short_terms, without_versions
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -159,7 +159,7 @@ def quads_of_body(
     body: bytes, rdf_format: "ox.RdfFormat", url: str, most: float = math.inf
 ) -> Iterator[list[Quad]]:
     """Parse a body with pyoxigraph, in batches, each of which takes a small part of `most`."""
-    body = body.removeprefix(BOM_UTF8)
+    body = without_versions(body.removeprefix(BOM_UTF8), rdf_format.media_type)
     check_nesting((body,), rdf_format.media_type, base=url)
     parsed = short_terms(ox.parse(body, rdf_format, base_iri=url), body)
     # Declarations may make each term as long as the body.
@@ -198,7 +198,7 @@ _LINE: Final = re.compile(
     rf"[ \t]*+({_IRI}|{_BLANK_NODE}|{_LITERAL}|<<\(.*\)>>)"
     rf"[ \t]*+({_IRI}|{_BLANK_NODE})?[ \t]*+\.[ \t]*+(?:#.*)?"
 )
-_NOTHING: Final = re.compile(r"[ \t]*+(?:#.*)?")
+_NOTHING: Final = re.compile(r'[ \t]*+(?:VERSION[ \t]*+"[^"\\]*+"[ \t]*+)?(?:#.*)?')
 _LONGEST: Final = 2**12
 """Characters of a line that is remembered."""
 _KEPT: Final = 2**14
@@ -207,7 +207,7 @@ _KEPT: Final = 2**14
 
 def quads_of_lines(body: bytes, *, triples: bool) -> Iterator[Quad]:
     """Yield the quads of a document; `triples`: lines have no graph."""
-    for number, text in enumerate(re.split(r"[\r\n]", body.decode("utf-8-sig"))):
+    for number, text in enumerate(re.split(r"\r\n?|\n", body.decode("utf-8-sig"))):
         quad = _known_quad(text) if len(text) <= _LONGEST else _quad(text)
         if quad is None:
             if _NOTHING.fullmatch(text):

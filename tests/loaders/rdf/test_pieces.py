@@ -23,6 +23,8 @@ GOOD = [
     "<http://e/s> <http://e/p> <<( <http://e/s> <http://e/p> _:b )>> .",
     "# only a comment",
     "",
+    'VERSION "1.2" # of RDF',
+    '<http://e/s> <http://e/p> "VERSION \\"1.2\\"" .',
 ]
 BAD = [
     "nonsense",
@@ -30,6 +32,7 @@ BAD = [
     '<http://e/s> <http://e/p> "unfinished .',
     '<http://e/s> <http://e/p> "x"',
     '"x" <http://e/p> <http://e/o> .',
+    'VERSION "1.2" "1.2"',
 ]
 
 
@@ -57,7 +60,7 @@ def read(files: list[Path], piece_bytes: int) -> tuple[list[QuadTexts], list[Rej
 @given(
     st.lists(st.sampled_from(GOOD + BAD), max_size=30),
     st.integers(1, 400),
-    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["\n", "\r\n", "\r"]),
     st.booleans(),
 )
 def test_pieces_read_what_the_lines_say(

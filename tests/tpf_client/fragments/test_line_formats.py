@@ -1,6 +1,7 @@
 """N-Quads and N-Triples, read as pyoxigraph reads them."""
 
 import codecs
+from itertools import chain
 
 import pyoxigraph as ox
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from annotations.terms import Quad
 from tests.support.oracle import quad_of
-from tpf_client.fragments.page_reader import quads_of_lines
+from tpf_client.fragments.page_reader import quads_of_body, quads_of_lines
 
 TOKENS = [
     "<urn:a>", "<http://ex.org/\\u00e9>", "<urn:a b>", "<a>", "_:b.c", "_:d", "_:", '"x"',
@@ -59,7 +60,19 @@ def test_a_byte_order_mark_is_no_part_of_a_document() -> None:
     assert _by_us(codecs.BOM_UTF8 + body) == _by_pyoxigraph(body)
 
 
+@pytest.mark.parametrize("version", ['VERSION "1.2"', ' VERSION\t"1.2-basic" # of RDF'])
+def test_a_version_is_no_statement(version: str) -> None:
+    line = '<urn:a> <urn:b> "VERSION" <urn:g> .'
+    body = f"{line}\n{version}\r{line}\r\n{version}".encode()
+    quads = _by_pyoxigraph(f"{line}\n{line}".encode())
+    assert quads is not None
+    assert _by_us(body) == quads
+    assert [*chain(*quads_of_body(body, ox.RdfFormat.N_QUADS, "urn:x"))] == quads
+
+
 def test_errors_name_the_line() -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        list(quads_of_lines(b"<urn:a> <urn:b> <urn:c> .\r\nnothing\r\n", triples=False))
     with pytest.raises(ValueError, match="line 3"):
         list(quads_of_lines(b"<urn:a> <urn:b> <urn:c> .\n\nnothing\n", triples=False))
     with pytest.raises(ValueError, match="has a graph"):

@@ -6,7 +6,12 @@ from typing import TypeAlias
 
 import pyoxigraph as ox
 
-from annotations.nesting import bounded_statements, check_nesting, short_terms
+from annotations.nesting import (
+    bounded_statements,
+    check_nesting,
+    short_terms,
+    without_versions,
+)
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -66,7 +71,7 @@ def parse_rdf(
     content: bytes, rdf_format: ox.RdfFormat, *, base: str | None = None, rename: bool = False
 ) -> Iterator[ox.Quad]:
     """Parse a document in memory; iterating raises `SyntaxError` where it is malformed."""
-    content = content.removeprefix(BOM_UTF8)
+    content = without_versions(content.removeprefix(BOM_UTF8), rdf_format.media_type)
     check_nesting((content,), rdf_format.media_type, base=base or "")
     parsed = ox.parse(content, rdf_format, base_iri=base, rename_blank_nodes=rename)
     return short_terms(parsed, content)

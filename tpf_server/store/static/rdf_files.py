@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import IO, Final, TypeAlias, cast
+from typing import IO, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
-from annotations.nesting import check_nesting
+from annotations.nesting import check_nesting, without_versions
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.hdt_files import open_hdt
 
@@ -43,6 +43,7 @@ RDF_FORMATS: Final[Mapping[str, ox.RdfFormat]] = MappingProxyType(
 """Formats by ending. Endings that mostly mean something else (``.xml``, ``.json``) are not read."""
 _COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst"})
 _LINE_FORMATS: Final = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
+_LONGEST_LINE: Final = 1 << 24
 _QUOTED_CHARACTERS: Final = 200
 _QUOTED_BYTES: Final = 1 << 12
 """Of a line at a time: it may be as long as the file."""
@@ -123,7 +124,27 @@ def parsed_file(
         # All kinds of files that are opened can be looked into.
         if cast("io.BufferedReader", file).peek(3).startswith(BOM_UTF8):
             file.read(3)
+        if rdf_format in _LINE_FORMATS:
+            file = io.BufferedReader(_WithoutVersions(file, rdf_format.media_type))
         yield ox.parse(file, rdf_format, base_iri=base)
+
+
+class _WithoutVersions(io.RawIOBase):
+    def __init__(self, file: IO[bytes], media_type: str) -> None:
+        self._file = file
+        self._media_type = media_type
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            lines = self._file.read(1 << 16) + self._file.readline(_LONGEST_LINE)
+            self._rest = without_versions(lines, self._media_type)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
 
 
 class _Pieces:
