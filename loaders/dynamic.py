@@ -1,5 +1,6 @@
 """Dynamic data as files: labelled facts, and streams."""
 
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -7,9 +8,10 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import groupby, islice
 from operator import itemgetter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Final, NamedTuple
 
+import pyarrow as pa
 import pyoxigraph as ox
 
 from annotations.errors import AnnotationError
@@ -23,11 +25,12 @@ from annotations.terms import Quad
 from annotations.whole_files import replaced_file
 from loaders.errors import InputError, OutputError
 from loaders.outputs import line_of
-from loaders.places import InputPlace, content_of, input_place, names_below
+from loaders.places import InputPlace, input_place, names_below, on_disk
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher
 from loaders.sources.base import Feed, FeedBatch
 from tpf_server.store.static.ox_terms import read_quads
+from tpf_server.store.static.rdf_files import open_rdf, rdf_format
 
 # The history of what a feed says: each statement with the interval in which it holds.
 
@@ -274,23 +277,30 @@ class LabelledFacts(Feed):
 
     def _places(self) -> list[InputPlace]:
         if self._place.is_dir():
-            names = [name for name in names_below(self._place) if name.endswith(".nq")]
+            names = [name for name in names_below(self._place) if _is_n_quads(name)]
             if names:
                 return [self._place / name for name in names]
             raise InputError("a folder without .nq files", str(self._place))
         return [self._place]
 
 
+def _is_n_quads(name: str) -> bool:
+    return rdf_format(PurePath(name)) == ox.RdfFormat.N_QUADS
+
+
 def _facts(place: InputPlace) -> Iterator[tuple[Interval, Quad]]:
     source = str(place)
     try:
-        quads = list(read_quads(content_of(place), ox.RdfFormat.N_QUADS))
+        with on_disk(place) as path, open_rdf(path) as file:
+            quads = list(read_quads(file.read(), ox.RdfFormat.N_QUADS))
         method = detect_method(quads, DEFAULT_VOCABULARY)
         facts = method.decode(quads, _NAMING, key="triple") if method else map(Fact, quads)
     except SyntaxError as error:
         raise InputError(str(error.msg), source, error.lineno) from None
     except AnnotationError as error:
         raise InputError(str(error), source) from None
+    except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
+        raise InputError(getattr(error, "strerror", None) or str(error), source) from None
     for quad, label in facts:
         if not isinstance(label, Interval):
             raise InputError(f"a fact without an interval: {' '.join(quad).strip()}", source)

@@ -13,7 +13,7 @@ from annotations.instants import shifted
 from loaders.commands.options import grouped, is_web_url, time_zone
 from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
 from loaders.dynamic import LabelledFacts
-from loaders.errors import SettingError
+from loaders.errors import InputError, SettingError
 from loaders.progress import shown_on
 from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
@@ -64,6 +64,8 @@ class Replay:
                 shown_on(Console(stderr=True), self.quiet) as report,
             ):
                 span = feed.span(self.start, self.until)
+                if span is None and self.start is self.until is None:
+                    raise InputError("the recording is empty")
                 if span is None:
                     raise SettingError("the recording has nothing between --from and --until")
                 report.stage(f"replaying {feed.name}", span.polls)

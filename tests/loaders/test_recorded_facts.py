@@ -17,6 +17,7 @@ from annotations.terms import Quad, iri
 from loaders.dynamic import LabelledFacts
 from loaders.errors import InputError
 from loaders.outputs import line_of
+from tests.loaders.rdf.test_pieces import write_compressed
 
 ZERO = datetime(2026, 5, 1, tzinfo=UTC)
 P = iri("http://example.org/p")
@@ -50,7 +51,8 @@ def test_each_fact_is_told_once_and_when_it_begins(
     folder = tmp_path_factory.mktemp("facts")
     for number in range(files):
         part = lines(method, facts[number::files])
-        (folder / f"part-{number:05}.nq").write_text(part)
+        ending = [".nq", ".nq.gz", ".nq.zst"][number]
+        write_compressed(folder / f"part-{number:05}{ending}", part.encode())
     feed = LabelledFacts(str(folder))
     batches = list(feed.batches(None, None))
     assert [each.at for each in batches] == sorted({each.at for each in batches})
@@ -81,6 +83,15 @@ def test_what_is_wrong_is_quoted(tmp_path: Path, text: str, message: str) -> Non
 def test_no_facts(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         LabelledFacts(str(tmp_path / "none.nq")).span(None, None)
+    for ending in (".gz", ".bz2", ".zst"):
+        path = tmp_path / f"facts.nq{ending}"
+        write_compressed(path, lines(METHODS[0], [fact(1, 2, 3)] * 100).encode())
+        assert LabelledFacts(str(path)).span(None, None) is not None
+        for damaged in (path.read_bytes()[:-20], b"nothing"):
+            path.write_bytes(damaged)
+            with pytest.raises(InputError, match=path.name):
+                LabelledFacts(str(path)).span(None, None)
+        path.unlink()
     with pytest.raises(InputError, match=r"a folder without \.nq files"):
         LabelledFacts(str(tmp_path)).span(None, None)
     (tmp_path / "part-00000.nq").write_text("")

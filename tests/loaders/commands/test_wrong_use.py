@@ -58,6 +58,7 @@ from tests.loaders.test_cli import run
         ("replay irail day http://h/t --speed 0", 2, "speed of a replay"),
         ("replay irail day http://h/t --speed 1e-300", 2, "speed of a replay"),
         ("replay irail day http://h/t --from 2030-01-01T00:00:00Z", 2, "nothing between"),
+        ("replay facts none.nq http://h/t", 1, "tpf-replay: the recording is empty"),
         ("replay flights", 2, "Missing argument"),
         ("replay flights a b http://h/", 2, "at most one INPUT"),
         ("replay gtfs-rt http://h/rt http://h/t --schedule feed", 2, "polls it, with --push"),
@@ -71,6 +72,7 @@ def test_wrong_use(
     write(tmp_path / "feed")
     write_directory(tmp_path / "day", {1417772214687: [entry("a")]})
     (tmp_path / "rt.pb").write_bytes(new_message().SerializeToString())
+    (tmp_path / "none.nq").touch()
     (tmp_path / "list").write_text("[1]")
     (tmp_path / "deep").write_text("[" * 100_000)
     assert run(*words.split()) == status

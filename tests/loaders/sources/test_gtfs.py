@@ -202,6 +202,8 @@ def test_texts_that_are_no_time(text: str) -> None:
 
 
 TRIPS = FEED["trips.txt"]
+
+
 def everything(path: Path) -> None:
     source = Gtfs(path)
     departures(source)
