@@ -205,6 +205,16 @@ def query(
     unasked = text is None and file is None
     if (text and file) or (unasked and (watch or at is not None or explain)):
         raise typer.BadParameter("give the query: behind the URLs, with -q, or with -f")
+    of_streams = {
+        "--min-interval": min_interval, "--max-interval": max_interval, "--every": every,
+        "--keep-checking": keep_checking, "--grace": grace, "--signal": signal,
+    }  # fmt: skip
+    if not watch and (unused := [option for option, value in of_streams.items() if value]):
+        raise typer.BadParameter(f"{', '.join(unused)}: only with --watch")
+    if max_interval is not None and min_interval > max_interval:
+        raise typer.BadParameter(
+            f"--min-interval {min_interval:g} is more than --max-interval {max_interval:g}"
+        )
     try:
         asking = Client(
             *urls, limits=limits, allowed_origins=allow_link or (), strict=strict, signal=signal

@@ -186,6 +186,9 @@ def spark_context(
 
         # A callback's error is raised where its job is awaited. If Java has ended nobody waits.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        # It gives an interrupt to the root logger, with a traceback, before raising it.
+        logging.getLogger().addFilter(_is_not_of_py4j)
+        stack.callback(logging.getLogger().removeFilter, _is_not_of_py4j)
 
         def start() -> "SparkContext":
             try:
@@ -301,6 +304,10 @@ class ExecutorWatch:
         self.report = {"executors": executors, "lost": self._lost, "waiting": executors < 1}
         if self._ui is not None:
             self.report["ui"] = self._ui
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 @contextlib.contextmanager

@@ -230,6 +230,25 @@ def test_seconds_that_nobody_can_wait_for_are_wrong_use(run: Run, option: str, v
     assert value in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *((f"--{name} 5", f"--{name}: only with --watch") for name in (
+            "min-interval", "max-interval", "every", "keep-checking", "grace",
+        )),
+        ("--signal --every 3 --at 2026-01-01T00:00:00Z", "--every, --signal: only with --watch"),
+        ("--watch --min-interval 5 --max-interval 2.5",
+         "--min-interval 5 is more than --max-interval 2.5"),
+    ],
+)  # fmt: skip
+def test_options_that_nothing_would_heed_are_wrong_use(
+    run: Run, options: str, message: str
+) -> None:
+    done = run("http://127.0.0.1:9/d", "ASK {}", *options.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in " ".join(done.stderr.split())
+
+
 def test_a_wrong_number_is_told_by_what_is_taken(run: Run, url: str) -> None:
     done = run(url, "ASK {}", "--seconds", "soon")
     said = "Error: Invalid value for '--seconds': 0 to 1000000000 seconds, not soon"

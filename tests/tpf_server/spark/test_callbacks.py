@@ -1,12 +1,14 @@
-"""Errors of Python that Java calls are raised once, and logged nowhere."""
+"""Errors of Python that Java calls, and interrupts, are raised once, and logged nowhere."""
 
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tpf_server.spark.java import SparkError
-from tpf_server.spark.session import JAVA_ENDED
+from tpf_server.spark.session import JAVA_ENDED, java_gateway
 
 pytestmark = [pytest.mark.spark]
 
@@ -37,4 +39,20 @@ def test_a_callback_that_fails_prints_nothing(
     with pytest.raises(StreamingQueryException, match="_fails"):
         query.awaitTermination()
     assert not [each for each in caplog.records if each.name.startswith("py4j")]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_interrupt_amid_a_call_prints_nothing(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt = (threading.main_thread().ident, signal.SIGINT)
+    threading.Timer(0.5, signal.pthread_kill, interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            java_gateway().jvm.java.lang.Thread.sleep(3_000)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not caplog.records
     assert capfd.readouterr() == ("", "")
