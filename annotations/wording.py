@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 
 
 def check_token(token: str) -> None:
-    """Raise `ValueError` for a token that no request can carry; an empty one is none."""
+    """Raise `ValueError` for a token that no request can carry."""
     if not _TOKEN.fullmatch(token):
         raise ValueError(
             "a token is ASCII, without control characters, and without blanks at its ends"

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import IO, Final, NamedTuple
 
-import pyarrow as pa
 import pyoxigraph as ox
 
 from annotations.errors import AnnotationError
@@ -23,14 +22,13 @@ from annotations.methods.method import Method
 from annotations.namespaces import DEFAULT_VOCABULARY
 from annotations.terms import Quad
 from annotations.whole_files import replaced_file
-from loaders.errors import InputError, OutputError
-from loaders.outputs import line_of
+from loaders.errors import InputError
+from loaders.outputs import line_of, written
 from loaders.places import InputPlace, input_place, names_below, on_disk
 from loaders.progress import SILENT, Report
 from loaders.publisher import Publisher
-from loaders.sources.base import Feed, FeedBatch
+from loaders.sources.base import Feed, FeedBatch, is_within
 from tpf_server.store.static.ox_terms import read_quads
-from tpf_server.store.static.rdf_files import open_rdf, rdf_format
 
 # The history of what a feed says: each statement with the interval in which it holds.
 
@@ -167,20 +165,6 @@ def naming_of(dataset: str) -> Naming:
     return Naming(f"{url}/facts/", url)
 
 
-def write_facts(
-    feed: Feed,
-    target: Path,
-    method: Method,
-    naming: Naming,
-    start: datetime | None = None,
-    until: datetime | None = None,
-    report: Report = SILENT,
-) -> int:
-    """Write annotated N-Quads; return the number of facts."""
-    report.stage(f"writing facts of {feed.name}")
-    return write_labelled(history(feed.batches(start, until)), target, method, naming, report)
-
-
 def write_labelled(
     facts: Iterable[Fact],
     target: Path,
@@ -217,24 +201,20 @@ _PUBLISHED: Final = 2_000
 
 def make_directory(directory: Path) -> None:
     """Make a directory for files, unless it exists."""
-    try:
+    with written(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{directory}: {error.strerror or error}") from error
 
 
 @contextmanager
 def file_aside(target: Path) -> Iterator[IO[str]]:
     """Open a file that replaces `target` on success."""
-    try:
+    with written(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(target, durable=False) as file:
             yield file
-    except OSError as error:
-        raise OutputError(f"{target}: {error.strerror or error}") from error
 
 
-# What `write_facts` wrote, as a feed.
+# What `write_labelled` wrote, as a feed.
 
 _MOST: Final = 10_000
 """Facts of a batch."""
@@ -259,9 +239,7 @@ class LabelledFacts(Feed):
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield a batch for facts with the same interval, microseconds apart where need be."""
-        for each in self._batches:
-            if (start is None or start <= each.at) and (until is None or each.at < until):
-                yield each
+        return (each for each in self._batches if is_within(each.at, start, until))
 
     @cached_property
     def _batches(self) -> list[FeedBatch]:
@@ -285,10 +263,14 @@ class LabelledFacts(Feed):
 
 
 def _is_n_quads(name: str) -> bool:
+    from tpf_server.store.static.rdf_files import rdf_format  # which loads pyarrow
+
     return rdf_format(PurePath(name)) == ox.RdfFormat.N_QUADS
 
 
 def _facts(place: InputPlace) -> Iterator[tuple[Interval, Quad]]:
+    from tpf_server.store.static.rdf_files import open_rdf
+
     source = str(place)
     try:
         with on_disk(place) as path, open_rdf(path) as file:
@@ -299,7 +281,7 @@ def _facts(place: InputPlace) -> Iterator[tuple[Interval, Quad]]:
         raise InputError(str(error.msg), source, error.lineno) from None
     except AnnotationError as error:
         raise InputError(str(error), source) from None
-    except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
+    except (EOFError, zlib.error, OSError) as error:
         raise InputError(getattr(error, "strerror", None) or str(error), source) from None
     for quad, label in facts:
         if not isinstance(label, Interval):

@@ -97,11 +97,9 @@ def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
     if output.is_dir() and not all(each.name.startswith("part-") for each in output.iterdir()):
         raise OutputError(f"{output} exists already, with other files: it is left alone")
     output = output.resolve()
-    try:
+    with written(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    except OSError as error:
-        raise OutputError(f"{output}: {error.strerror or error}") from error
     try:
         aside.chmod(0o755)
         with written(output):

@@ -142,9 +142,10 @@ class ReplaySummary:
 class TimeShift:
     """Maps instants of the feed to the present."""
 
-    def __init__(self, feed: datetime, present: datetime, speed: float) -> None:
+    def __init__(self, feed: datetime, clock: Clock, speed: float) -> None:
+        self.clock = clock
         self._feed = feed
-        self._present = present
+        self._present = clock.now()
         self._speed = speed
         self.slipped = timedelta(0)
 
@@ -152,10 +153,13 @@ class TimeShift:
         """Return when an instant of the feed is played."""
         return shifted(self._present, (instant - self._feed) / self._speed)
 
-    def slip(self, lag: timedelta) -> None:
-        """Move everything that is still to come."""
-        self._present += lag
-        self.slipped += lag
+    def slip(self, at: datetime) -> bool:
+        """Move everything that is still to come, if an instant has been missed."""
+        lag = self.clock.now() - self.present(at)
+        if lag > timedelta(0):
+            self._present += lag
+            self.slipped += lag
+        return lag > timedelta(0)
 
 
 def replay(
@@ -178,26 +182,22 @@ def replay(
     """
     cancelled = cancelled or Event()
     state, start = _resume(feed, publisher, clock, settings)
-    batches = iter(feed.batches(start, settings.until))
+    batches = (batch for batch in feed.batches(start, settings.until) if batch.quads)
     done = facts = retries = 0
-    first = next((batch for batch in batches if batch.quads), None)
+    first = next(batches, None)
     if first is None:
         return ReplaySummary(0, 0, 0, timedelta(0), completed=True)
-    timeline = TimeShift(first.at, clock.now(), settings.speed)
+    timeline = TimeShift(first.at, clock, settings.speed)
     paced = settings.speed != float("inf")
     for batch in chain((first,), batches):
         if cancelled.is_set():
             break
-        if not batch.quads:
-            continue
         batch = _with_time(batch, settings)
-        if paced and not _await(batch, timeline, clock, settings, cancelled):
+        if paced and not _await(batch, timeline, settings, cancelled):
             break
         identifier = batch_id(feed.name, state.run, batch, settings.labelling)
         try:
-            label, attempts = _publish(
-                batch, identifier, publisher, timeline, clock, settings, cancelled
-            )
+            label, attempts = _publish(batch, identifier, publisher, timeline, settings, cancelled)
         except PublishRefusedError as error:
             if batch.refused is None or error.status not in REFUSALS_OF_CONTENT:
                 raise
@@ -230,19 +230,12 @@ def _with_time(batch: FeedBatch, settings: ReplaySettings) -> FeedBatch:
 
 
 def _await(
-    batch: FeedBatch,
-    timeline: TimeShift,
-    clock: Clock,
-    settings: ReplaySettings,
-    cancelled: Event,
+    batch: FeedBatch, timeline: TimeShift, settings: ReplaySettings, cancelled: Event
 ) -> bool:
-    due = timeline.present(batch.at)
-    lag = clock.now() - due
-    if lag > timedelta(0):
-        timeline.slip(lag)
+    if timeline.slip(batch.at):
         return True
     lead = min(settings.lead, (batch.until - batch.at) / settings.speed / 2)
-    return clock.wait_until(due - lead, cancelled)
+    return timeline.clock.wait_until(timeline.present(batch.at) - lead, cancelled)
 
 
 def _publish(
@@ -250,7 +243,6 @@ def _publish(
     identifier: str,
     publisher: Publisher,
     timeline: TimeShift,
-    clock: Clock,
     settings: ReplaySettings,
     cancelled: Event,
 ) -> tuple[Label, int]:
@@ -261,10 +253,10 @@ def _publish(
             attempts += publisher.publish(batch.quads, label, identifier, cancelled)
             return label, attempts
         except PublishRefusedError:
-            if settings.original_instants or clock.now() < label.end:
+            if settings.original_instants or timeline.clock.now() < label.end:
                 raise
             attempts += 1
-            timeline.slip(clock.now() - timeline.present(batch.at))
+            timeline.slip(batch.at)
     holds = (batch.end - batch.at).total_seconds() / settings.speed
     raise ReplayError(
         f"a batch holds for {holds:.3f} s, and that is over before the server takes it: "

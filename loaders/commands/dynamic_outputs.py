@@ -15,7 +15,7 @@ import typer
 from annotations.clock import SystemClock
 from annotations.methods import METHODS, method_named
 from annotations.wording import counted
-from loaders.commands.options import InputSpan, LoadEngine, LoadWork
+from loaders.commands.options import InputSpan, LoadWork
 from loaders.commands.publishing import dataset_url, given_token
 from loaders.distributed.facts import (
     publish_history_spark,
@@ -28,7 +28,7 @@ from loaders.dynamic import (
     history,
     naming_of,
     publish_history,
-    write_facts,
+    write_labelled,
 )
 from loaders.outputs import parts_folder, put_where_wanted
 from loaders.progress import Report
@@ -64,13 +64,13 @@ class DynamicOutputs:
             return
         feed = make_source()
         if feed.live:
-            if work.engine is LoadEngine.SPARK:
+            if work.engine == "spark":
                 raise typer.BadParameter("Spark writes recordings, not live feeds")
-            work = replace(work, engine=LoadEngine.LOCAL)
+            work = replace(work, engine="local")
         feeds = chain((feed,), iter(make_source, None))
         work.run(
             feed.name,
-            size_of(input_places(feed)) if not feed.live and work.engine is LoadEngine.AUTO else 0,
+            size_of(input_places(feed)) if not feed.live and work.engine == "auto" else 0,
             lambda context, report: self._written(feeds, span, report, context),
             timed=False,
         )
@@ -108,7 +108,9 @@ class DynamicOutputs:
                 return sum(parts.values())
         with put_where_wanted(output) as path:
             if context is None:
-                return write_facts(feed, path, method, naming, *instants, report)
+                report.stage(f"writing facts of {feed.name}")
+                facts = history(feed.batches(*instants))
+                return write_labelled(facts, path, method, naming, report)
             return write_facts_spark(feed, path, method, naming, context, instants, report)
 
     def _publish(

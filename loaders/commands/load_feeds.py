@@ -12,10 +12,11 @@ import requests
 import typer
 
 from annotations.clock import Clock, SystemClock
+from annotations.labels import Labelling
 from annotations.wording import user_agent
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.options import InputSpan, LoadWork, grouped, is_listener, is_web_url, warn
-from loaders.commands.publishing import LabelOption, given_token, publishing, stopped_by_signals
+from loaders.commands.publishing import given_token, labels_for, publishing, stopped_by_signals
 from loaders.places import input_place
 from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
@@ -44,7 +45,7 @@ class Push:
     push: str | None = None
     token: str | None = None
     token_file: Path | None = None
-    label: LabelOption = LabelOption.EXPIRATION
+    label: Labelling = "expiration"
     polls: int | None = None
 
 
@@ -66,11 +67,13 @@ class Asking(NamedTuple):
         return Poller(name, url, read, pause, self.session, self._live(), paged)
 
     def messages(
-        self, messages: MessageFormat, path: str, period: float, paged: bool = False
+        self, messages: MessageFormat, path: str, period: float | Lasting, paged: bool = False
     ) -> Feed:
         """Return the feed at a URL, or of recorded messages."""
         if is_web_url(path):
             return self.poll(messages.name, path, messages.read, period, paged)
+        if callable(period):
+            return RecordedMessages(path, messages)
         return RecordedMessages(path, messages, timedelta(seconds=period))
 
     def listen(
@@ -117,7 +120,7 @@ def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: b
         float("inf"),
         span.start,
         span.until,
-        server.label.for_url(server.push),
+        labels_for(server.push, server.label),
         original_instants=True,
     )
     with publishing(server.push, asking.clock, server.token, server.token_file) as publisher:
@@ -213,14 +216,11 @@ def gbfs(
     base: str = GBFS_BASE,
 ) -> None:
     """GBFS: shared bicycles and their stations; files, or a URL that is polled as it says."""
-
-    def make_feed(asking: Asking) -> Feed:
-        documents = Gbfs(base)
-        if is_web_url(path):
-            return asking.poll(documents.name, path, documents.read, documents.lasting)
-        return RecordedMessages(path, documents)
-
-    write_or_publish(make_feed, path, dynamic, server, span, work)
+    documents = Gbfs(base)
+    write_or_publish(
+        lambda asking: asking.messages(documents, path, documents.lasting),
+        path, dynamic, server, span, work,
+    )  # fmt: skip
 
 
 @grouped

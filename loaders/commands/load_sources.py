@@ -47,9 +47,9 @@ def rdf(
 ) -> None:
     """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld (also .gz …), and .hdt."""
     if entail is not None:
-        if job.engine is options.LoadEngine.SPARK:
+        if job.engine == "spark":
             raise typer.BadParameter("--entail is computed by one process, not by Spark")
-        job = replace(job, engine=options.LoadEngine.LOCAL)
+        job = replace(job, engine="local")
     created = SystemClock().now()
     with StoreOutput(output, job.replace, created) as destination:
         files = input_files(inputs)
@@ -77,7 +77,7 @@ class Outputs:
     """The destination of static facts."""
 
     output: str | None = None
-    form: options.OutputForm = options.OutputForm.STORE
+    form: options.OutputForm = "store"
 
 
 @grouped
@@ -91,7 +91,7 @@ def irail(
     period: float = 30.0,
 ) -> None:
     """Departures of the Belgian railway API: recorded liveboards, or a URL that is polled."""
-    if not _is_polled(path):
+    if not options.is_web_url(path) or path_in(path).suffix.lower() == ".zip":
         if server.push is not None:
             raise typer.BadParameter("--push is for a URL that is polled; else tpf-replay irail")
         _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
@@ -102,10 +102,6 @@ def irail(
         lambda asking: asking.poll("irail", path, read_liveboard, period),
         path, dynamic, server, span, job,
     )  # fmt: skip
-
-
-def _is_polled(path: str) -> bool:
-    return options.is_web_url(path) and path_in(path).suffix.lower() != ".zip"
 
 
 @grouped
@@ -153,7 +149,7 @@ def gtfs(
     span: options.InputSpan,
     job: options.LoadJob,
     base: str = DEFAULT_BASE,
-    form: options.OutputForm = options.OutputForm.STORE,
+    form: options.OutputForm = "store",
     most: int = 1_000_000,
 ) -> None:
     """A GTFS feed: stops, routes, trips, and the departures of every day of service."""
@@ -181,7 +177,7 @@ def csv(
     job: options.LoadJob,
     files: list[str] | None = None,
     base: str | None = None,
-    form: options.OutputForm = options.OutputForm.STORE,
+    form: options.OutputForm = "store",
 ) -> None:
     """CSV files, mapped as CSV on the Web metadata say."""
     from loaders.sources.csvw_mapping import Tabular
@@ -210,7 +206,7 @@ def load_static(
     job: options.LoadJob,
 ) -> None:
     """Load the static facts of a source."""
-    if form is options.OutputForm.NTRIPLES:
+    if form == "ntriples":
         _load_lines(make_source, output, job)
         return
     created = SystemClock().now()
@@ -236,9 +232,9 @@ def _load_lines(make_source: Callable[[], StaticSource], output: str, job: optio
     source = make_source()
 
     def load(context: "SparkContext | None", report: Report) -> list[str]:
-        summary = load_as_lines(source, path, context, job.replace, report)
-        triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
-        nothing = [] if summary.triples else [options.NO_TRIPLES]
+        numbers = load_as_lines(source, path, context, job.replace, report)
+        triples, files = counted(sum(numbers), "triple"), counted(len(numbers), "file")
+        nothing = [] if any(numbers) else [options.NO_TRIPLES]
         return [*nothing, f"{triples} in {files} in {path}"]
 
     job.run(source.name, source.size(), load)

@@ -1,6 +1,5 @@
 """The options of the commands."""
 
-import enum
 import functools
 import inspect
 import os
@@ -9,7 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    get_type_hints,
+)
 from zoneinfo import ZoneInfo
 
 import typer
@@ -43,12 +51,9 @@ MEDIA_TYPES: Final = {
 """Media types of the files that are published, by the endings of their names."""
 
 
-class LoadEngine(enum.StrEnum):
-    """The engine of a load."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-    LOCAL = "local"
+LoadEngine: TypeAlias = Literal["auto", "spark", "local"]
+OutputForm: TypeAlias = Literal["store", "ntriples"]
+"""The format of the static facts."""
 
 
 def absolute_iri(text: str) -> str:
@@ -62,13 +67,6 @@ def time_zone(text: str) -> tzinfo:
         return ZoneInfo(text)
     except (KeyError, ValueError, OSError):
         raise typer.BadParameter(f"no time zone {text!r}") from None
-
-
-class OutputForm(enum.StrEnum):
-    """The format of the static facts."""
-
-    STORE = "store"
-    NTRIPLES = "ntriples"
 
 
 class Flag(NamedTuple):
@@ -290,7 +288,7 @@ class InputSpan:
 class LoadWork:
     """The engine of a load, and its progress output."""
 
-    engine: LoadEngine = LoadEngine.AUTO
+    engine: LoadEngine = "auto"
     master: str | None = None
     memory: str | None = None
     quiet: bool = False
@@ -309,9 +307,9 @@ class LoadWork:
         )
         begun = time.monotonic()
         lines: list[str] | None = None
-        engine = LoadEngine.SPARK
+        engine: LoadEngine = "spark"
         with shown_on(Console(stderr=True), self.quiet) as report:
-            if self.engine is LoadEngine.SPARK or (self.engine is LoadEngine.AUTO and size > SMALL):
+            if self.engine == "spark" or (self.engine == "auto" and size > SMALL):
                 try:
                     report.stage("starting Spark")
                     with spark_context(
@@ -319,14 +317,14 @@ class LoadWork:
                     ) as context:
                         lines = load(context, report)
                 except SparkMissingError as error:
-                    if self.engine is LoadEngine.SPARK:
+                    if self.engine == "spark":
                         raise type(error)(f"{error}; or use --engine local") from None
                     warn(f"without Spark: {error}")
             if lines is None:
-                engine = LoadEngine.LOCAL
+                engine = "local"
                 lines = load(None, report)
         if not self.quiet:
-            if timed or engine is LoadEngine.SPARK:
+            if timed or engine == "spark":
                 lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")
             typer.echo("\n".join(lines), err=True)
 
@@ -349,7 +347,7 @@ def is_listener(text: str) -> bool:
 
 
 def warn(what: str) -> None:
-    """Print a line of a load that goes on."""
+    """Print a line."""
     typer.echo(f"tpf-load: {printable(what)}", err=True)
 
 

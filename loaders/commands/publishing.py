@@ -1,6 +1,5 @@
 """``tpf-load publish``, and the connection of all commands to a server."""
 
-import enum
 import secrets
 import signal
 import threading
@@ -23,19 +22,9 @@ from loaders.places import content_of, input_place
 from loaders.publisher import Publisher, is_stream
 
 
-class LabelOption(enum.StrEnum):
-    """The kind of label that is published."""
-
-    EXPIRATION = "expiration"
-    INTERVAL = "interval"
-
-    @property
-    def labelling(self) -> Labelling:
-        return "expiration" if self is LabelOption.EXPIRATION else "interval"
-
-    def for_url(self, url: str) -> Labelling:
-        """Return the labels for a URL; streams need intervals."""
-        return "interval" if is_stream(url) else self.labelling
+def labels_for(url: str, label: Labelling) -> Labelling:
+    """Return the labels for a URL; streams need intervals."""
+    return "interval" if is_stream(url) else label
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:

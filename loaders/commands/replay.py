@@ -10,8 +10,9 @@ from rich.console import Console
 
 from annotations.clock import SystemClock
 from annotations.instants import shifted
+from annotations.labels import Labelling
 from loaders.commands.options import grouped, is_web_url, time_zone
-from loaders.commands.publishing import LabelOption, publishing, stopped_by_signals
+from loaders.commands.publishing import labels_for, publishing, stopped_by_signals
 from loaders.dynamic import LabelledFacts
 from loaders.errors import InputError, SettingError
 from loaders.progress import shown_on
@@ -35,7 +36,7 @@ class Replay:
     until: datetime | None = None
     token: str | None = None
     token_file: Path | None = None
-    label: LabelOption = LabelOption.EXPIRATION
+    label: Labelling = "expiration"
     state: Path | None = None
     original: bool = False
     lead: float = 0.2
@@ -53,7 +54,7 @@ class Replay:
 
     def run(self, make_feed: Callable[[], Feed], url: str) -> None:
         settings = ReplaySettings(
-            self.speed, self.start, self.until, self.label.for_url(url), self.original,
+            self.speed, self.start, self.until, labels_for(url, self.label), self.original,
             timedelta(seconds=self.lead), self.state, self.clock, time_zone(self.zone),
         )  # fmt: skip
         clock = SystemClock()

@@ -1,24 +1,19 @@
 """``tpf-load stream``: arriving files and messages to a server, each exactly once."""
 
-import enum
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from annotations.clock import SystemClock
+from annotations.labels import Labelling
 from annotations.wording import counted
 from loaders.commands.options import grouped, warn
-from loaders.commands.publishing import (
-    LabelOption,
-    dataset_url,
-    given_token,
-    stopped_by_signals,
-)
+from loaders.commands.publishing import dataset_url, given_token, stopped_by_signals
 from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
 from loaders.places import input_place, json_in
 from loaders.publisher import Publisher, is_stream
@@ -34,14 +29,6 @@ _KAFKA = "kafka://"
 _EVENTS = "sse+"
 
 
-class PublishFrom(enum.StrEnum):
-    """The publisher of parsed records."""
-
-    AUTO = "auto"
-    EXECUTORS = "executors"
-    DRIVER = "driver"
-
-
 @dataclass(frozen=True, slots=True)
 class Streaming:
     """The arriving data, and the dataset to publish to."""
@@ -55,13 +42,13 @@ class Streaming:
     base: str | None = None
     holds: float | None = None
     at: str | None = None
-    label: LabelOption = LabelOption.EXPIRATION
+    label: Labelling = "expiration"
     token: str | None = None
     token_file: Path | None = None
     interval: float = 1.0
     per_batch: int = 100
     once: bool = False
-    publish_from: PublishFrom = PublishFrom.AUTO
+    publish_from: Literal["auto", "executors", "driver"] = "auto"
     master: str | None = None
     memory: str | None = None
     quiet: bool = False
@@ -90,13 +77,13 @@ def stream(given: Streaming) -> None:
         raise SettingError("--holds must be positive")
     records: RecordMapping
     if given.mapping is None:
-        records = RdfRecords(span, given.label.labelling, given.suffix)
+        records = RdfRecords(span, given.label, given.suffix)
     else:
         if span is None:
             raise SettingError("rows of CSV carry no label: give --holds")
         described = input_place(given.mapping)
         records = CsvRecords(
-            json_in(described), str(described), dataset, span, given.at, given.label.labelling,
+            json_in(described), str(described), dataset, span, given.at, given.label,
             given.base,
         )  # fmt: skip
     if given.source.startswith((_MQTT, _KAFKA)) and given.topic is None:
@@ -117,9 +104,9 @@ def stream(given: Streaming) -> None:
         session = stack.enter_context(
             spark_session(spark, os.environ, "tpf-load stream", harmless=(LoaderError,))
         )
-        if given.publish_from is not PublishFrom.DRIVER:
+        if given.publish_from != "driver":
             reason = unreached(session, dataset)
-            if reason is not None and given.publish_from is PublishFrom.EXECUTORS:
+            if reason is not None and given.publish_from == "executors":
                 raise ServerUnreachableError(f"executors do not reach {dataset}: {reason}")
             if reason is not None:
                 warn(f"executors do not reach {dataset} ({reason}): the driver publishes")

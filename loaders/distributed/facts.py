@@ -69,21 +69,14 @@ _NOTHING = Quad(Term(""), Term(""), Term(""), Term(""))
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class LoadSummary(NamedTuple):
-    """The numbers of written triples and files."""
-
-    triples: int
-    files: int
-
-
 def load_as_lines(
     source: StaticSource,
     output: Path,
     context: "SparkContext | None",
     replace: bool = False,
     report: Report = SILENT,
-) -> LoadSummary:
-    """Write the static facts: every executor its files, where it reaches the output."""
+) -> list[int]:
+    """Write the static facts, executors where they reach the output; return each file's number."""
     with (
         directory_aside(output, replace) as aside,
         TemporaryDirectory(prefix="tpf-load-") as work,
@@ -97,7 +90,7 @@ def load_as_lines(
         counts = writer.take(files, f"reading {source.name}")
         for number, name in enumerate(counts):
             (aside / name).rename(aside / f"part-{number:05}.{name.rpartition('.')[2]}")
-    return LoadSummary(sum(counts.values()), len(counts))
+    return list(counts.values())
 
 
 def _lines(opened: Opener[StaticSource], files: int, piece: str) -> Iterator[Message]:
@@ -171,7 +164,7 @@ def write_facts_spark(
     span: _Span,
     report: Report,
 ) -> int:
-    """Write what `loaders.dynamic.write_facts` writes, by Spark."""
+    """Write what `loaders.dynamic.write_labelled` writes, by Spark."""
     make_directory(target.parent)
     with written(target), TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as work:
         aside = Path(work)

@@ -140,12 +140,11 @@ def load_source(
     *,
     created: datetime,
     report: Report = SILENT,
-    sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load a source's static facts into a store; see `load_rdf_spark`."""
     job = RdfLoad(created, source=source.name, prefixes=source.prefixes)
-    load = _Load(store, sizes, job, parts)
+    load = _Load(store, DEFAULT_SIZES, job, parts)
     with staging(store), Flows(context, report) as flows:
         return load.run(source_input(source, flows.cores), flows)
 

@@ -4,7 +4,7 @@ Trivial conclusions and statements about literals are left out. Source: RDF 1.1 
 OWL 2 Profiles section 4.3; SPARQL 1.1 Entailment Regimes.
 """
 
-import enum
+import typing
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
@@ -26,11 +26,8 @@ _REFLEXIVE: Final = frozenset(
 _VOCABULARIES: Final = (str(RDF), str(RDFS), str(OWL))
 
 
-class Regime(enum.StrEnum):
-    """By which rules."""
-
-    RDFS = "rdfs"
-    OWL_RL = "owl-rl"
+Regime: TypeAlias = typing.Literal["rdfs", "owl-rl"]
+"""By which rules."""
 
 
 class Entailment:
@@ -67,7 +64,7 @@ class Entailment:
         graph = Graph()
         for triple in triples:
             graph.add(triple)
-        rdfs = self._regime is Regime.RDFS
+        rdfs = self._regime == "rdfs"
         owlrl.DeductiveClosure(owlrl.RDFS_Semantics if rdfs else owlrl.OWLRL_Semantics).expand(
             graph
         )

@@ -53,6 +53,11 @@ def size_of(paths: Iterable[Path | RemoteFile | RemotePlace]) -> int:
 ItemT = TypeVar("ItemT")
 
 
+def is_within(at: datetime, start: datetime | None, until: datetime | None) -> bool:
+    """True from `start` to before `until`; ``None``: unbounded."""
+    return (start is None or start <= at) and (until is None or at < until)
+
+
 class FeedBatch(NamedTuple):
     """The statements at one instant; they hold until `holds` or the next batch (`until`).
 
@@ -183,14 +188,6 @@ class LatestReadings(Feed):
 
     last_holds: timedelta
     """For how long what is said last holds."""
-
-    @abstractmethod
-    def streams(self) -> Sequence[str]: ...
-
-    @abstractmethod
-    def readings(
-        self, stream: str, start: datetime | None, until: datetime | None
-    ) -> Iterator[Reading]: ...
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """Yield, at every reading, the latest of every stream."""

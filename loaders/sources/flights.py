@@ -22,7 +22,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.places import InputPlace, input_place
-from loaders.sources.base import Feed, FeedBatch, FeedSpan, size_of
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, is_within, size_of
 from loaders.sources.reading import archive, lines_of, member, row_of
 
 # A departure from New York, and what a board says of it as time goes on.
@@ -271,9 +271,7 @@ class Flights(Feed):
                 continue
             with row_of(str(path), line):
                 flight = read_flight(row)
-            if (self.start is None or self.start <= flight.scheduled) and (
-                self.until is None or flight.scheduled < self.until
-            ):
+            if is_within(flight.scheduled, self.start, self.until):
                 yield flight
 
     def _beginnings(self) -> tuple[str, ...]:

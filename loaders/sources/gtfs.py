@@ -13,6 +13,7 @@ from annotations.namespaces import FOAF
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.places import InputPlace, input_place
+from loaders.sources.base import is_within
 from loaders.sources.gtfs_schedule import GtfsSchedule, clock, in_sequence, runs
 
 GTFS = "http://vocab.gtfs.org/terms#"
@@ -166,7 +167,7 @@ class Gtfs:
                         if stop.departure is None or not stop.pick_up:
                             continue
                         at = self.schedule.instant(day, stop.departure + shift)
-                        if self._is_wanted(at):
+                        if is_within(at, self.start, self.until):
                             subject = self.departure(day, trip, stop.sequence, start)
                             yield from self._departure(
                                 subject, trip, labels[row["route_id"]],
@@ -202,9 +203,6 @@ class Gtfs:
         """Return a departure's name; `start` is a template run's."""
         run = () if start is None else (clock(start),)
         return self.iri("departures", f"{day:%Y%m%d}", trip, *run, str(sequence))
-
-    def _is_wanted(self, at: datetime) -> bool:
-        return (self.start is None or self.start <= at) and (self.until is None or at < self.until)
 
     def _day_span(self) -> tuple[date | None, date | None]:
         # Times reach 240:59:59, and the start may be of another zone: eleven days before.

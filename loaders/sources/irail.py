@@ -21,7 +21,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.places import InputPlace, content_of, input_place, names_below, parsed_json
-from loaders.sources.base import FeedBatch, Items, last_values, size_of
+from loaders.sources.base import FeedBatch, Items, is_within, last_values, size_of
 from loaders.sources.polling import RecordedPolls
 from loaders.sources.reading import archive, member
 
@@ -111,12 +111,8 @@ class Irail(RecordedPolls[str]):
                         yield from departure.static()
 
     def _is_wanted(self, departure: Departure) -> bool:
-        if self.start is None and self.until is None:
-            return True
         instant = parse_instant(departure.departure_time[1:].partition('"')[0])
-        return (self.start is None or self.start <= instant) and (
-            self.until is None or instant < self.until
-        )
+        return is_within(instant, self.start, self.until)
 
     # The feed.
 

@@ -13,7 +13,7 @@ from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, AnswerError, checked_response, fetched_pages, retry_after
 from loaders.places import InputPlace, input_place, names_below, size_at
-from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, until_next
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, is_within, until_next
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
 
@@ -43,11 +43,7 @@ class RecordedPolls(Feed, Generic[ItemT]):
         self, start: datetime | None, until: datetime | None
     ) -> list[tuple[datetime, datetime, ItemT]]:
         """Return begin, end and item of polls from `start` to before `until`."""
-        return [
-            poll
-            for poll in self._polls
-            if (start is None or poll[0] >= start) and (until is None or poll[0] < until)
-        ]
+        return [poll for poll in self._polls if is_within(poll[0], start, until)]
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """Return first poll, last end, and number."""

@@ -4,7 +4,7 @@ import io
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import pyoxigraph as ox
 
@@ -40,18 +40,6 @@ class Publication(NamedTuple):
     facts: int
 
 
-class RecordMapping(Protocol):
-    """A mapping of records to batches, for workers."""
-
-    def batch(self, record: Document) -> Publication:
-        """Return the batch of a record.
-
-        Raises:
-            InputError: the record is malformed.
-            LabelError: no label begins at its instant.
-        """
-
-
 class RdfRecords:
     """RDF documents: annotated, or labelled by their instant."""
 
@@ -63,7 +51,12 @@ class RdfRecords:
         self._suffix = suffix
 
     def batch(self, record: Document) -> Publication:
-        """Parse a record by its suffix, else by the usual one, else as N-Quads."""
+        """Parse a record by its suffix, else by the usual one, else as N-Quads.
+
+        Raises:
+            InputError: the record is malformed.
+            LabelError: no label begins at its instant.
+        """
         suffixes = record.name.removesuffix(".gz").rpartition(".")[2].lower(), self._suffix
         known = filter(None, map(ox.RdfFormat.from_extension, suffixes))
         rdf_format = next(known, ox.RdfFormat.N_QUADS)
@@ -139,6 +132,10 @@ class CsvRecords:
                 for encoded in method.encode(Fact(quad, label), naming):
                     lines[line_of(encoded)] = None
         return Publication("".join(f"{line}\n" for line in lines), None, count)
+
+
+RecordMapping: TypeAlias = RdfRecords | CsvRecords
+"""A mapping of records to batches, for workers."""
 
 
 def label_from(start: datetime, holds: timedelta, labelling: Labelling) -> Label:

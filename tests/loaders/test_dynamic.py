@@ -11,7 +11,7 @@ from loaders.distributed.facts import write_streams
 from loaders.dynamic import (
     history,
     naming_of,
-    write_facts,
+    write_labelled,
 )
 from loaders.errors import OutputError
 from loaders.sources.irail import Irail
@@ -39,7 +39,7 @@ def test_a_server_takes_the_file_of_facts(tmp_path: Path, method: Method) -> Non
     target = tmp_path / "out" / "facts.nq"
     naming = naming_of(BASE + "trains")
     wanted = sorted(history(feed.batches(None, None)))
-    assert write_facts(feed, target, method, naming) == len(wanted) == 7
+    assert write_labelled(iter(wanted), target, method, naming) == len(wanted) == 7
     quads = [quad_of(quad) for quad in ox.parse(path=target, format=ox.RdfFormat.N_QUADS)]
     assert sorted(method.decode(quads, naming)) == wanted
     with Served(tmp_path) as served:
@@ -79,7 +79,7 @@ def test_a_failed_file_leaves_the_old_one(tmp_path: Path) -> None:
     bad = recorded_board(tmp_path)
     bad.batches = lambda start, until: (each for each in [1 / 0])  # type: ignore[method-assign, misc]
     with pytest.raises(ZeroDivisionError):
-        write_facts(bad, target, METHODS[0], naming_of(BASE))
+        write_labelled(history(bad.batches(None, None)), target, METHODS[0], naming_of(BASE))
     assert target.read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["day", "facts.nq"]
     (tmp_path / "file").write_text("")

@@ -18,7 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from annotations.clock import SystemClock
-from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.namespaces import DCTERMS, HYDRA, VOID
 from annotations.seconds import seconds_from
@@ -92,9 +91,10 @@ def query(
         ),
     ] = False,
     at: Annotated[
-        str | None,
+        datetime | None,
         typer.Option(
             "--at",
+            parser=parse_instant,
             metavar="INSTANT",
             help="answer as of this instant, as 2015-12-08T10:20:00Z; with --watch, replay from it",
         ),
@@ -229,7 +229,6 @@ def query(
         _list(asking, urls)
         return
     sparql = text if text is not None else _read(file)
-    instant = None if at is None else _instant(at)
     _check_format(sparql, format, watch)
     started = monotonic()
     count = 0
@@ -240,8 +239,8 @@ def query(
                 board = sys.stdout.isatty() and format is not Format.NDJSON
                 stream = client.stream(
                     sparql,
-                    start=instant,
-                    until=None if instant is None else client.clock.now(),
+                    start=at,
+                    until=None if at is None else client.clock.now(),
                     min_interval=min_interval,
                     max_interval=max_interval,
                     every=every,
@@ -259,7 +258,7 @@ def query(
                 if budget:
                     budget.on_stop(client.close)
                 options = QueryOptions(plan=plan, budget=budget)
-                answer = client.query(sparql, at=instant, options=options)
+                answer = client.query(sparql, at=at, options=options)
                 count = print_answer(answer, format, declared_prefixes(sparql))
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
@@ -331,13 +330,6 @@ def _read(file: Path | None) -> str:
         return text.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         _fail(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return parse_instant(text)
-    except InstantError as error:
-        raise typer.BadParameter(str(error), param_hint="--at") from error
 
 
 def _check_format(sparql: str, format_: Format | None, watch: bool) -> None:

@@ -26,7 +26,7 @@ from loaders.distributed.facts import (
     write_streams,
 )
 from loaders.distributed.shipping import FileWriter, feed_parts
-from loaders.dynamic import history, naming_of, write_facts
+from loaders.dynamic import history, naming_of, write_labelled
 from loaders.errors import InputError, ReplayError
 from loaders.outputs import line_of
 from loaders.progress import SILENT
@@ -201,7 +201,7 @@ def test_spark_writes_the_files_of_one_process_also_of_what_is_at_urls(
     root = put(disk, remote)
     for feed, there in zip(sources(str(disk)), sources(root), strict=True):
         one, other = tmp_path / f"{feed.name}.nq", tmp_path / f"{feed.name}-spark.nq"
-        count = write_facts(feed, one, method, NAMING)
+        count = write_labelled(history(feed.batches(None, None)), one, method, NAMING)
         assert count
         # What this process has fetched is no help to others.
         remote.requests.clear()
@@ -288,8 +288,9 @@ def test_an_executor_that_is_killed_on_a_cluster(
         load.kill()
         load.wait()
     assert (load.returncode, said) == (0, "")
-    feed = Irail(day)
-    write_facts(feed, tmp_path / "one.nq", method_named("named-graph"), naming_of(EXAMPLE_URL))
+    facts = history(Irail(day).batches(None, None))
+    method = method_named("named-graph")
+    write_labelled(facts, tmp_path / "one.nq", method, naming_of(EXAMPLE_URL))
     assert (tmp_path / "facts.nq").read_bytes() == (tmp_path / "one.nq").read_bytes()
 
 

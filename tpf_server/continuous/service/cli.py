@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from io import BufferedWriter, TextIOWrapper
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TextIO, TypeVar, cast
+from typing import Annotated, Any, BinaryIO, Final, Literal, TextIO, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 import typer
@@ -198,16 +197,7 @@ def read_stream(stream: str, path: Path, name: Callable[[str], Term]) -> Iterato
             before += batch.num_rows
 
 
-class _EngineName(StrEnum):
-    NATIVE = "native"
-    SPARK = "spark"
-
-
-class _Format(StrEnum):
-    TEXT = "text"
-    ARROW = "arrow"
-
-
+_Format: TypeAlias = Literal["text", "arrow"]
 ReplayOutput = TextIO | ArrowFile
 _Files = Sequence[tuple[str, Path]]
 _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
@@ -503,8 +493,8 @@ def run(
         typer.Option(help=f"{', '.join(_POLICIES)}; default: detected from the queries"),
     ] = None,
     engine: Annotated[
-        _EngineName, typer.Option(help="spark: for C-SPARQL only")
-    ] = _EngineName.NATIVE,
+        Literal["native", "spark"], typer.Option(help="spark: for C-SPARQL only")
+    ] = "native",
     report: Annotated[
         str, typer.Option(help="report policy of RSP-QL queries that state none")
     ] = str(WINDOW_CLOSE),
@@ -524,7 +514,7 @@ def run(
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     format: Annotated[  # noqa: A002 (the name of the option)
         _Format, typer.Option(help="of results; arrow: a stream of Arrow, of one query")
-    ] = _Format.TEXT,
+    ] = "text",
     skip_malformed: Annotated[
         bool, typer.Option(help="leave malformed lines or records out")
     ] = False,
@@ -543,7 +533,7 @@ def run(
     in milliseconds since 1970), the number of the query and the values, separated by tabulators;
     those of CQELS-QL by blanks.
     """
-    if format is _Format.ARROW and (len(queries) > 1 or engine is _EngineName.SPARK or explain):
+    if format == "arrow" and (len(queries) > 1 or engine == "spark" or explain):
         raise typer.BadParameter("--format arrow is for one query on the native engine")
     with _errors_in_a_line(), _opened(output, format) as out:
         replay = StreamReplay(
@@ -557,7 +547,7 @@ def run(
         )
         policy = semantics or _language_of(replay.queries)
         _check(policy, _POLICIES)
-        if engine is _EngineName.SPARK and policy != CSPARQL:
+        if engine == "spark" and policy != CSPARQL:
             raise typer.BadParameter("only C-SPARQL runs on Spark")
         settings = EngineSettings(
             semantics=SEMANTICS.get(policy, CQELS),
@@ -572,13 +562,13 @@ def run(
         elif policy == RSPQL:
             late = "came after the evaluation"
             read = partial(parse_rspql, report=parse_report(report), tick=tick_policy)
-        instants = InstantSettings(rules=RULES_ON_SPARK if engine is _EngineName.SPARK else RULES)
+        instants = InstantSettings(rules=RULES_ON_SPARK if engine == "spark" else RULES)
         native = replay.engine(settings, instants)
         if explain:
             assert not isinstance(out, ArrowFile)
             _explain(replay, native, read, out)
             return
-        if engine is _EngineName.NATIVE:
+        if engine == "native":
             played = run_native(replay, native, out, read)
         else:
             assert not isinstance(out, ArrowFile)
@@ -611,10 +601,10 @@ def _errors_in_a_line() -> Iterator[None]:
 @contextmanager
 def _opened(output: Path | None, kind: _Format) -> Iterator[TextIO | ArrowFile]:
     if output is None:
-        yield sys.stdout if kind is _Format.TEXT else ArrowFile(sys.stdout.buffer)
+        yield sys.stdout if kind == "text" else ArrowFile(sys.stdout.buffer)
         return
     with BufferedWriter(NamedOutput(output, str(output))) as file:
-        if kind is _Format.ARROW:
+        if kind == "arrow":
             yield ArrowFile(file)
         else:
             with TextIOWrapper(file, encoding="utf-8") as lines:

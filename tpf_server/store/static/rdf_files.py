@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import IO, Any, Final, TypeAlias, cast
+from typing import IO, Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyoxigraph as ox
@@ -125,26 +125,21 @@ def parsed_file(
         if cast("io.BufferedReader", file).peek(3).startswith(BOM_UTF8):
             file.read(3)
         if rdf_format in _LINE_FORMATS:
-            file = io.BufferedReader(_WithoutVersions(file, rdf_format.media_type))
+            file = cast("IO[bytes]", _WithoutVersions(file))
         yield ox.parse(file, rdf_format, base_iri=base)
 
 
-class _WithoutVersions(io.RawIOBase):
-    def __init__(self, file: IO[bytes], media_type: str) -> None:
+class _WithoutVersions:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._media_type = media_type
         self._rest = b""
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int) -> bytes:
         if not self._rest:
             lines = self._file.read(1 << 16) + self._file.readline(_LONGEST_LINE)
-            self._rest = without_versions(lines, self._media_type)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
+            self._rest = without_versions(lines, ox.RdfFormat.N_QUADS.media_type)
+        some, self._rest = self._rest[:size], self._rest[size:]
+        return some
 
 
 class _Pieces:
