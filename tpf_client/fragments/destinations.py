@@ -140,6 +140,7 @@ class Destinations:
         self._urls = tuple(urls)
         self._headers = dict(headers or {})
         self._cached = lru_cache(_KNOWN)(self._led)
+        self._named: set[Origin] = set()
 
     def headers(self, url: str) -> Mapping[str, str]:
         """The user's headers of a request to this URL; none without TLS for a dataset with it."""
@@ -182,11 +183,21 @@ class Destinations:
 
     def named(self, url: str) -> str:
         """Check a URL in data: of a service that a variable stands for."""
-        if IN_BROWSER or origin(url) in self._allowed or not is_private(url):
+        if IN_BROWSER or origin(url) in self._allowed:
             return url
+        if is_private(url):
+            self._check_private(url)
+        self._named.add(origin(url))
+        return url
+
+    def check_address(self, url: str, address: str) -> None:
+        """Check the address of a connection: a name may stand for another one by now."""
+        if self._named and origin(url) in self._named and not _is_global(address):
+            self._check_private(url)
+
+    def _check_private(self, url: str) -> None:
         if not any(map(is_private, self._urls)):
             raise OriginError(url, "data lead to a private address")
-        return url
 
 
 def with_credentials(
@@ -213,8 +224,11 @@ def is_private(url: str) -> bool:
         results = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (SourceError, OSError, UnicodeError):
         return False
-    addresses = {str(address[0]).partition("%")[0] for *_, address in results}
-    return not all(ipaddress.ip_address(each).is_global for each in addresses)
+    return not all(_is_global(str(address[0])) for *_, address in results)
+
+
+def _is_global(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_global
 
 
 def without_query(url: str) -> str:

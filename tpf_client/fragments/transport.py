@@ -165,6 +165,7 @@ class Exchange:
         self._cancelled = cancelled
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
+        self._check: Callable[[str], None] = lambda _address: None
         self.ended = False
         self.finished = False
 
@@ -179,6 +180,13 @@ class Exchange:
     @property
     def timeouts(self) -> tuple[float, float]:
         return self._connect, self._pause
+
+    def begin(self, check: Callable[[str], None]) -> None:
+        """Begin a request; `check` refuses addresses that it must not go to."""
+        self._check = check
+
+    def connected(self, sock: socket.socket) -> None:
+        self._check(sock.getpeername()[0])
 
     def attach(self, sock: socket.socket) -> None:
         with self._lock:
@@ -269,9 +277,16 @@ class _Response(HTTPResponse):
 class _Connection(HTTPConnection):
     response_class = _Response
 
+    def connect(self) -> None:
+        super().connect()
+        exchange = _running.get()
+        # A proxy finds the addresses itself.
+        if exchange is not None and self.proxy is None and self.sock is not None:
+            exchange.connected(self.sock)
 
-class _SecureConnection(HTTPSConnection):
-    response_class = _Response
+
+class _SecureConnection(_Connection, HTTPSConnection):
+    pass
 
 
 class _Pool(HTTPConnectionPool):
@@ -313,7 +328,7 @@ class _Route(NamedTuple):
     headers: Mapping[str, str]
     certificates: str
 
-    def connection(self, url: str, seconds: float) -> _Connection | _SecureConnection:
+    def connection(self, url: str, seconds: float) -> _Connection:
         parts = urlsplit(url)
         if parts.scheme == "http":
             return _Connection(parts.hostname or "", parts.port, timeout=seconds)
@@ -341,7 +356,7 @@ class PooledSession(requests.Session):
         self._size = size
         self._lock = threading.Lock()
         self._routes: dict[str, _Route | None] = {}
-        self._idle: dict[str, list[_Connection | _SecureConnection]] = {}
+        self._idle: dict[str, list[_Connection]] = {}
         weakref.finalize(self, _close, self._idle)
 
     @contextmanager
@@ -411,7 +426,7 @@ class PooledSession(requests.Session):
             _close(self._idle)
 
 
-def _close(idle: dict[str, list[_Connection | _SecureConnection]]) -> None:
+def _close(idle: dict[str, list[_Connection]]) -> None:
     while idle:
         for connection in idle.popitem()[1]:
             connection.close()
@@ -543,6 +558,7 @@ class Transport:
     @contextmanager
     def _reply(self, url: str, headers: Mapping[str, str], exchange: Exchange) -> Iterator[_Reply]:
         """Yield the response as its body begins; redirects are not followed."""
+        exchange.begin(partial(self._destinations.check_address, url))
         token = _running.set(exchange)
         try:
             with ExitStack() as stack:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -20,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from annotations.clock import SystemClock
 from annotations.wording import user_agent
 from tests.support.threaded import http_server
-from tpf_client.errors import ConnectionFailedError, SourceError
+from tpf_client.errors import ConnectionFailedError, OriginError, SourceError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.responses import Limits
 from tpf_client.fragments.transport import Transport
@@ -211,3 +212,34 @@ def test_what_fails_is_an_error_of_ours(with_session: bool) -> None:
         with pytest.raises(ConnectionFailedError, match="refused"):
             transport.get(f"http://127.0.0.1:{port}/", {})
         transport.close()
+
+
+@pytest.mark.parametrize("plain_session", [False, True])
+def test_a_name_that_came_to_stand_for_a_private_address_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, plain_session: bool
+) -> None:
+    """An attacker's name server may answer the check otherwise than the connection."""
+    asked: list[str] = []
+    answers = ["93.184.216.34", "127.0.0.1"]
+    real = socket.getaddrinfo
+
+    def resolve(host: str, *arguments: Any, **options: Any) -> Any:
+        known = answers.pop(0) if host == "rebinding.test" else host
+        return real(known, *arguments, **options)
+
+    def note(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        _echo(request)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    session = requests.Session() if plain_session else None
+    destinations = Destinations(["http://93.184.216.34/d"])
+    with (
+        http_server(note, "HTTP/1.1") as port,
+        closing(Transport(SystemClock(), Limits(retries=0), destinations, session=session)) as it,
+    ):
+        url = destinations.named(f"http://rebinding.test:{port}/secret")
+        with pytest.raises(OriginError, match="data lead to a private address"):
+            it.get(url, {})
+        assert asked == []
+        assert it.get(f"http://127.0.0.1:{port}/by-the-user", {}).status == 200
