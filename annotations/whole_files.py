@@ -1,4 +1,4 @@
-"""Replace files atomically."""
+"""Replace files atomically, and list those of a folder."""
 
 import errno
 import os
@@ -42,6 +42,17 @@ def replaced_file(path: Path, *, durable: bool = True) -> Iterator[IO[str]]:
         aside.open("w", encoding="utf-8", newline="\n") as file,
     ):
         yield file
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder, at any depth; `OSError`: a part that is not hidden is closed."""
+
+    def refuse(error: OSError) -> None:
+        if not Path(error.filename).name.startswith("."):
+            raise error
+
+    for parent, _, names in os.walk(folder, onerror=refuse):
+        yield from (file for name in names if (file := Path(parent, name)).is_file())
 
 
 def make_durable(path: Path) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 
 import requests
 
+from annotations.whole_files import files_below
 from loaders.errors import InputError
 from loaders.fetching import host_parts
 from tpf_server.errors import RdfInputError, SettingsError
@@ -408,8 +409,10 @@ def names_below(folder: InputPlace) -> list[str]:
     if isinstance(folder, RemotePlace):
         names = list(folder.names_below())
     else:
-        inside = (each for each in folder.rglob("*") if each.is_file())
-        names = [str(each.relative_to(folder)) for each in inside]
+        try:
+            names = [str(each.relative_to(folder)) for each in files_below(folder)]
+        except OSError as error:
+            raise InputError(error.strerror or str(error), str(error.filename)) from None
     return sorted(names, key=lambda name: PurePosixPath(name).parts)
 
 

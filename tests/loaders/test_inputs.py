@@ -1,6 +1,7 @@
 """RDF files at URLs are found, cut and read as on a disk."""
 
 import dataclasses
+import errno
 import gzip
 import os
 import pickle
@@ -8,6 +9,7 @@ import random
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -49,6 +51,26 @@ def disk(tmp_path: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     return tmp_path / "in"
+
+
+@pytest.mark.parametrize("closed", ["c", ".d"])
+def test_a_folder_that_cannot_be_read_is_named(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    scandir = os.scandir
+
+    def refusing(path: str | os.PathLike[str]) -> Any:
+        if Path(path).name == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    for names in (lambda: input_files([disk]), lambda: module.names_below(disk)):
+        if closed == ".d":
+            assert names()
+            continue
+        with pytest.raises(InputError, match=r"in/c: Permission denied"):
+            names()
 
 
 def zstd(content: bytes) -> bytes:

@@ -21,6 +21,7 @@ import pyoxigraph as ox
 
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting, without_versions
+from annotations.whole_files import files_below
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.hdt_files import open_hdt
 
@@ -73,11 +74,10 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
 def files_in(path: Path) -> list[Path]:
     """Return the RDF file of this name, or those in this directory; see `rdf_files`."""
     if path.is_dir():
-        return sorted(
-            file
-            for file in path.rglob("*")
-            if file.is_file() and is_rdf_file(file.relative_to(path))
-        )
+        try:
+            return sorted(each for each in files_below(path) if is_rdf_file(each.relative_to(path)))
+        except OSError as error:
+            raise RdfInputError(f"{error.filename}: {error.strerror}") from None
     if not path.exists():
         raise RdfInputError(f"{path} does not exist")
     check_ending(path)
