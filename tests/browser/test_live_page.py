@@ -685,6 +685,13 @@ def test_what_is_large_is_watched_by_who_wants_it_and_nothing_says_why(
 def test_texts_have_their_language_and_direction(browser: Browser, endpoint: Serving) -> None:
     query = """SELECT ?a ?b ?c { VALUES (?a ?b) { ("\u0634\u0631\u0642"@ar--rtl "Ost"@de) }
                BIND("plain" AS ?c) }"""
+    inside = f"""SELECT (TRIPLE(<{EX}s>, <{EX}p>, ?o) AS ?t)
+                 {{ VALUES ?o {{ "Ost"@de--ltr "a b" "" "1"^^<{EX}d> 2 <{EX}o> }} }}"""
+    open_page(browser, endpoint.url, quote(inside))
+    until(lambda: cells(browser), "no answer")
+    # One sees where a text in a triple term begins and ends, and what it is.
+    parts = ['"Ost"@de--ltr', '"a b"', '""', '"1"^^…/d', "2", "…/o"]
+    assert cells(browser) == [[f"<<( …/s …/p {each} )>>"] for each in parts]
     open_page(browser, endpoint.url, quote(query))
     until(lambda: cells(browser), "no answer")
     texts = "[...document.querySelectorAll('tr.row span[lang]')]"

@@ -12,6 +12,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -74,6 +75,7 @@ class StaticHost(ThreadingHTTPServer):
 
     Attributes:
         asked: the paths that were asked for.
+        away: a proxy answers that it is not there.
     """
 
     daemon_threads = True
@@ -83,6 +85,7 @@ class StaticHost(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), partial(_Files, directory=str(folder)))
         self.url = f"http://127.0.0.1:{self.server_port}/"
         self.asked: list[str] = []
+        self.away = Event()
 
 
 class _Files(SimpleHTTPRequestHandler):
@@ -94,8 +97,8 @@ class _Files(SimpleHTTPRequestHandler):
         self.server.asked.append(path)
         file = Path(self.directory) / (path.lstrip("/") or "index.html")
         packed = file.with_name(file.name + ".br")
-        if not file.is_file():
-            self.send_error(404)
+        if self.server.away.is_set() or not file.is_file():
+            self.send_error(502 if self.server.away.is_set() else 404)
             return
         takes = "br" in self.headers.get("Accept-Encoding", "") and packed.is_file()
         body = (packed if takes else file).read_bytes()
@@ -199,6 +202,13 @@ def test_sources_of_another_origin_are_federated_and_a_wrong_query_is_marked(
     # The address goes on to name what is asked.
     assert quote(sources[1], safe="") in browser.evaluate("location.hash")
     assert browser.problems() == []
+    # Of what never answered nothing is said.
+    browser.open("about:blank")
+    browser.open(link(host.url, query, "http://127.0.0.1:1/away"))
+    until(lambda: state(browser).startswith("late: "), "it does not fail", STARTED)
+    texts = "['why-empty', 'valid'].map((id) => document.getElementById(id).textContent)"
+    assert browser.evaluate(texts) == ["No answer so far.", ""]
+    go(browser, link(host.url, query, *sources))
     type_query(browser, "SELECT * {\n  ?s ?p }")
     until(lambda: state(browser) == "this query was refused", "it is not refused")
     assert "line 2" in browser.evaluate("document.getElementById('problem').textContent")
@@ -287,6 +297,14 @@ def test_a_first_visit_a_second_one_and_one_without_webassembly(
         # page. Chromium itself asks for the page while the service worker starts, though that has
         # it.
         assert set(host.asked) <= {"/page.json", "/offline.js", "/"}
+        # Behind a proxy the host may answer although it is away: what it last said counts.
+        host.away.set()
+        try:
+            go(second, address)
+            offers = "document.getElementById('offers').textContent"
+            assert second.evaluate(offers) == "All delays"
+        finally:
+            host.away.clear()
         # Without WebAssembly there is a command.
         second.call("Page.addScriptToEvaluateOnNewDocument", source="delete self.WebAssembly")
         second.open("about:blank")

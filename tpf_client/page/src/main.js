@@ -152,6 +152,7 @@ function renderEmpty(rows) {
   if (rows.length || !session.query) return;
   const all = session.answer.live.length;
   if (all) put("why-empty", `No row has “${page.filter}”; there are ${number(all)} without the filter.`);
+  else if (session.failed && session.dynamic === null) put("why-empty", "No answer so far.");
   else if (session.due) put("why-empty", session.lastMatch ? `Nothing matches now; last match ${utcOf(session.lastMatch)}.` : "Nothing matches now. Rows appear as soon as there are some.");
   else if (session.running) put("why-empty", session.mode === "hosted" ? "No result yet." : "No rows so far.");
   else put("why-empty", session.said.kind === "bad" || session.estimate || page.refused ? "" : session.mode === "past" ? "Nothing matched at that instant." : "Nothing matches.");
@@ -208,6 +209,7 @@ function tick() {
 function holds(now) {
   const { least, due } = session;
   if (session.mode === "watch" && due) {
+    if (session.dynamic === null) return "";
     if (!session.dynamic) return "nothing here is labelled: looked at once a minute";
     if (least === null) return "always";
     return `holds until ${both(least, now)}`;
@@ -668,7 +670,9 @@ async function begin() {
   let told = { datasets: [], examples: [] };
   let problem = null;
   try {
-    told = await (await fetch("page.json")).json();
+    const response = await fetch("page.json");
+    if (!response.ok) throw new Error(`page.json: ${response.status}`);
+    told = await response.json();
   } catch (error) {
     problem = error;
   }

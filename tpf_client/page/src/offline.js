@@ -47,15 +47,9 @@ self.addEventListener("fetch", (event) => {
     // What the server says of itself: the newest, or else what it last said.
     event.respondWith((async () => {
       const cache = await caches.open(`${KEPT} settings`);
-      try {
-        const response = await fetch(request);
-        if (response.ok) await cache.put(address.href, response.clone());
-        return response;
-      } catch (error) {
-        const kept = await cache.match(address.href);
-        if (kept) return kept;
-        throw error;
-      }
+      const response = await fetch(request).catch(() => Response.error());
+      if (response.ok) await cache.put(address.href, response.clone());
+      return response.ok ? response : (await cache.match(address.href)) ?? response;
     })());
   }
 });

@@ -32,11 +32,19 @@ export function prefixesOf(query) {
   return Object.entries(found).filter(([, iri]) => iri).sort((a, b) => b[1].length - a[1].length);
 }
 
+/** A part of a triple term, of which one sees where it ends. */
+function partOf(term, prefixes) {
+  if (term.type !== "literal" || isNumber(term)) return textOf(term, prefixes);
+  const direction = term["its:dir"] ? `--${term["its:dir"]}` : "";
+  const kind = term["xml:lang"] ? `@${term["xml:lang"]}${direction}` : term.datatype ? `^^${textOf({ type: "uri", value: term.datatype }, prefixes)}` : "";
+  return `${JSON.stringify(term.value)}${kind}`;
+}
+
 export function textOf(term, prefixes = []) {
   if (!term) return "";
   if (term.type === "triple") {
     const { subject, predicate, object } = term.value;
-    return `<<( ${[subject, predicate, object].map((each) => textOf(each, prefixes)).join(" ")} )>>`;
+    return `<<( ${[subject, predicate, object].map((each) => partOf(each, prefixes)).join(" ")} )>>`;
   }
   if (term.type === "bnode") return `_:${term.value}`;
   if (term.type !== "uri") return term.value;
