@@ -76,7 +76,10 @@ class Example:
 
 def read_example(file: Path) -> Example:
     """Read an example; its title is the first comment, or the file's name."""
-    text = file.read_text(encoding="utf-8-sig")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not in UTF-8: {error}") from None
     first = text.lstrip().partition("\n")[0]
     title = first.lstrip("# ").strip() if first.startswith("#") else ""
     return Example(title or file.stem, text)

@@ -24,6 +24,16 @@ _marks: list[socket.socket] = []
 """What this process holds until it ends."""
 
 
+def address_of(host: str) -> str:
+    """Return the address that a host's name stands for; raise `ListenError`."""
+    if not host:
+        raise ListenError("cannot listen: host is empty")
+    try:
+        return host if ":" in host else socket.gethostbyname(host)
+    except (OSError, UnicodeError) as error:
+        raise ListenError(f"cannot listen on {host}: {error}") from None
+
+
 @contextmanager
 def claimed_port(
     host: str, port: int, wait: Callable[[], object] = lambda: time.sleep(_LOOK_SECONDS)

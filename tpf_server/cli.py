@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from annotations.whole_files import replaced_path
-from tpf_server.claimed_port import claimed_port
+from tpf_server.claimed_port import address_of, claimed_port
 from tpf_server.configuration import (
     REMOVED,
     Configuration,
@@ -136,8 +136,9 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
     """Serve until a signal."""
     configuration = configure(data, file, flags)
     settings = configuration.server
+    address = address_of(settings.host)
     with (
-        claimed_port(settings.host, settings.port) as port,
+        claimed_port(address, settings.port) as port,
         TemporaryDirectory(prefix="tpf-server-") as folder,
     ):
         configuration = configuration.with_port(port)
@@ -157,7 +158,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
         hand_over(configuration)
         os.environ[WORKER_VARIABLE] = str(handed)
-        os.environ[ADDRESS_VARIABLE] = f"{settings.host}/{port}"
+        os.environ[ADDRESS_VARIABLE] = f"{address}/{port}"
         os.environ[MULTIPROCESS_VARIABLE] = folder
         for name, value in MEMORY.items():
             os.environ.setdefault(name, value)
@@ -165,7 +166,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         line = f"tpf-server: {settings.base} (datasets: {names})"
         allow_many_descriptors()
         changed = partial(_changed, lambda: configuration)
-        _watch_over_workers(settings, reload, changed, line)
+        _watch_over_workers(address, settings, reload, changed, line)
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
@@ -194,6 +195,7 @@ _KEPT = 3
 
 
 def _watch_over_workers(
+    address: str,
     settings: Settings,
     reload: Callable[[], None],
     changed: Callable[[], bool],
@@ -211,7 +213,7 @@ def _watch_over_workers(
     server = Supervisor(
         reloads,
         interface=Interfaces.WSGI,
-        address=settings.host,
+        address=address,
         port=settings.port,
         workers=settings.workers,
         backlog=_LISTEN_BACKLOG,
@@ -227,7 +229,7 @@ def _watch_over_workers(
         # To find out which version of HTTP a client speaks would mean to wait for its first byte,
         # for ever.
         http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(header_read_timeout=settings.idle_timeout * 1000),
+        http1_settings=HTTP1Settings(header_read_timeout=round(settings.idle_timeout * 1000)),
         workers_kill_timeout=_STOP_SECONDS,
     )
     # Whoever follows something holds a thread, which sleeps: their number is nothing to warn about.

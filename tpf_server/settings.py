@@ -7,7 +7,6 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -22,6 +21,7 @@ from tpf_server.errors import SettingsError
 
 # Tables of settings: how a row is written, and which values fit it.
 
+_MOST = 10**15
 _WEB_IRI = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
 _PREFIX = re.compile(r"(?:[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
@@ -65,11 +65,11 @@ def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
             raise SettingsError(f"{where}prefix {name} stands for no IRI: {namespace!r}")
 
 
-def _check_types(settings: Any) -> None:
+def _check_types(where: str, settings: Any) -> None:
     for row in table(type(settings)):
         value = getattr(settings, row.name)
         if not _fits(value, row.type):
-            raise SettingsError(f"{row.name} is {_name(row.type)}, not {value!r}")
+            raise SettingsError(f"{where}{row.name} is {_name(row.type)}, not {value!r}")
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -80,7 +80,7 @@ def _fits(value: Any, kind: Any) -> bool:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return number and is_seconds(value)
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
     origin = get_origin(kind) or kind
     if not isinstance(value, origin):
         return False
@@ -92,7 +92,8 @@ def _name(kind: Any) -> str:
     if isinstance(kind, UnionType):
         return " or ".join(_name(option) for option in get_args(kind) if option is not type(None))
     seconds = f"a number of seconds, at most {MOST_SECONDS:.12g}"
-    names = {bool: "true or false", int: "a number", float: seconds, str: "a text"}
+    number = f"a whole number, at most {_MOST}"
+    names = {bool: "true or false", int: number, float: seconds, str: "a text"}
     return names.get(kind, "a list of texts" if get_origin(kind) is tuple else "a table of texts")
 
 
@@ -191,7 +192,8 @@ class DatasetSettings:
     page_labels: bool = setting(True, "state the labels of a page's facts in its metadata")
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        where = f"dataset {self.name}: "
+        _check_types(where, self)
         if not _DATASET_NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
             raise SettingsError(
                 f"not the name of a dataset: {self.name!r}; it has letters, digits and _ ~ . -, "
@@ -200,33 +202,30 @@ class DatasetSettings:
         for view in (self.annotation, *self.views):
             if view not in VIEW_NAMES:
                 raise SettingsError(
-                    f"dataset {self.name}: no annotation method {view!r}; "
-                    f"there are {', '.join(VIEW_NAMES)}"
+                    f"{where}no annotation method {view!r}; there are {', '.join(VIEW_NAMES)}"
                 )
         if self.key not in ("subject-predicate", "triple"):
-            raise SettingsError(
-                f"dataset {self.name}: key is subject-predicate or triple, not {self.key!r}"
-            )
+            raise SettingsError(f"{where}key is subject-predicate or triple, not {self.key!r}")
         if self.license and not is_web_iri(self.license):
-            raise SettingsError(f"dataset {self.name}: license is not an IRI: {self.license!r}")
+            raise SettingsError(f"{where}license is not an IRI: {self.license!r}")
         for name in ("vocabulary", "singleton_vocabulary"):
             namespace = getattr(self, name)
             if namespace and not (is_web_iri(namespace) and namespace[-1] in "#/"):
                 raise SettingsError(
-                    f"dataset {self.name}: {name} is no IRI with # or / at its end: {namespace!r}"
+                    f"{where}{name} is no IRI with # or / at its end: {namespace!r}"
                 )
-        _check_prefixes(f"dataset {self.name}: ", self.prefixes)
-        _check_token(f"dataset {self.name}: token", self.token)
+        _check_prefixes(where, self.prefixes)
+        _check_token(f"{where}token", self.token)
         for name in ("page_size", "retention", "max_age", "history", "event_stream"):
             if (getattr(self, name) or 0) < 0:
-                raise SettingsError(f"dataset {self.name}: {name} cannot be negative")
+                raise SettingsError(f"{where}{name} cannot be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Settings of the server; a bad value raises `SettingsError`."""
 
-    host: str = setting("127.0.0.1", "address to listen on")
+    host: str = setting("127.0.0.1", "address, or its name, to listen on")
     port: int = setting(3000, "port to listen on; 0: a free one, which is printed")
     workers: int = setting(1, "worker processes")
     base_url: str = setting(
@@ -262,9 +261,9 @@ class Settings:
     max_page_size: int = setting(1000, "most quads that a client may ask for with limit")
     max_values: int = setting(64, "most bindings in a values parameter (brTPF); 0: off")
     max_body: int = setting(16 * 2**20, "bytes of a published body")
-    body_timeout: int = setting(120, "seconds in which a body must have arrived")
-    idle_timeout: int = setting(
-        30, "seconds after which a connection is closed that sends no whole head of a request"
+    body_timeout: float = setting(120.0, "seconds in which a body must have arrived")
+    idle_timeout: float = setting(
+        30.0, "seconds after which a connection is closed that sends no whole head of a request"
     )
     open_metrics: bool = setting(True, "show /metrics to everybody; else with publish_token only")
     open_queries: bool = setting(
@@ -390,10 +389,13 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        _check_types("", self)
         for name in ("base_url", "query_page"):
             url = getattr(self, name)
-            if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+            # IRIs of pages begin with it.
+            if url and not (
+                is_web_iri(url) and re.fullmatch(r"[^\s?#]+//[^\s/?#]+(/[^\s?#]*)?", url)
+            ):
                 raise SettingsError(f"{name} is not an http(s) URL: {url!r}")
         try:
             map_tiles(self.query_map_tiles, self.query_map_attribution)
@@ -439,12 +441,3 @@ class Settings:
         host = f"[{self.host}]" if ":" in self.host else self.host
         url = self.base_url or f"http://{host}:{self.port}/"
         return url if url.endswith("/") else url + "/"
-
-
-def example_files(folder: str) -> list[Path]:
-    """Return the queries that the page offers, by name."""
-    if not folder:
-        return []
-    if not Path(folder).is_dir():
-        raise SettingsError(f"query_examples: there is no folder {folder}")
-    return sorted(Path(folder).resolve().glob("*.rq"))

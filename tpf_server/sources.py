@@ -8,19 +8,22 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import click
 
 from tpf_server.configuration import Configuration
 from tpf_server.errors import ServerError, SettingsError, StoreError, StoreUnreachableError
-from tpf_server.settings import DatasetSettings, Settings, example_files
+from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.log import LiveSettings
 from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.static.checking import checked_store, is_store
 from tpf_server.store.static.fetching import fetch_store, fetched_store, has_changed
 from tpf_server.store.static.file_systems import is_store_url, local_path
+
+if TYPE_CHECKING:
+    from tpf_client.page_files import Example
 
 # A worker's application, exchanged for another one while requests are under way.
 #
@@ -132,12 +135,27 @@ def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]
 
 def check_sources(configuration: Configuration) -> None:
     """Check that all datasets can be opened; index RDF files, make missing logs."""
-    example_files(configuration.server.query_examples)
+    read_examples(configuration.server)
     for settings in each_name_once(configuration.datasets):
         static_store(settings, configuration.server, fetch=True)
         location = log_location(settings, configuration.server)
         if location is not None:
             open_log(location, live_settings(settings).key, settings.name).close()
+
+
+def read_examples(settings: Settings) -> "list[Example]":
+    """Return the queries that the page offers, by the names of their files."""
+    if not settings.query_examples:
+        return []
+    from tpf_client.page_files import read_example
+
+    folder = Path(settings.query_examples)
+    if not folder.is_dir():
+        raise SettingsError(f"query_examples: there is no folder {folder}")
+    try:
+        return [read_example(file) for file in sorted(folder.iterdir()) if file.suffix == ".rq"]
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"query_examples: {error}") from error
 
 
 def static_store(
@@ -180,6 +198,9 @@ def log_location(settings: DatasetSettings, server: Settings) -> Path | str | No
     if isinstance(settings.live, str):
         if settings.live.startswith(POSTGRESQL):
             return settings.live
+        if not settings.live or "://" in settings.live:
+            shown = f"dataset {settings.name}: live is a path or postgresql://…"
+            raise SettingsError(f"{shown}, not {settings.live!r}")
         location = Path(settings.live)
     else:
         is_live = settings.live

@@ -107,6 +107,9 @@ def test_help_settings_lists_the_table() -> None:
         (["good.nt", "good.nt"], 2, "two datasets"),
         (["good.nt", "--port", "x"], 2, "--port"),
         (["good.nt", "--workers", "0"], 2, "workers"),
+        (["good.nt", "--host", ""], 1, "host is empty"),
+        (["good.nt", "--host", "no-such-host.invalid"], 1, "cannot listen on no-such-host.invalid"),
+        (["good.nt", "--host", ".".join(["a" * 64] * 2)], 1, "cannot listen on aaa"),
     ],
 )
 def test_wrong_use_is_one_line(
@@ -158,7 +161,8 @@ def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> Non
 
     (tmp_path / "trains.nt").write_text("")
     with (
-        RunningServer(tmp_path, "", "trains.nt") as server,
+        # A name stands for its address.
+        RunningServer(tmp_path, "", "trains.nt", "--host", "localhost") as server,
         socket.create_server(("127.0.0.1", 0)) as other,
     ):
         port = server.port

@@ -42,7 +42,10 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
           for value in ("inf", "nan", "1e20", f"1{400 * '0'}", "true")),
         "query_map_tiles = 'http://e/{z}/{x}/{y}'", "query_map_attribution = 'us'",
         "query_map_tiles = 'e/{z}/{x}/{y}'\nquery_map_attribution = 'us'",
-        "keep_windows = true",
+        "keep_windows = true", "base_url = 'http://e/<x>'", "query_page = 'http://e/`'",
+        *(f"{name} = {value}" for name in ("idle_timeout", "body_timeout")
+          for value in ("inf", "1e10", f"1{30 * '0'}", "0")),
+        *(f"{name} = 1{30 * '0'}" for name in ("workers", "followers", "change_followers")),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
@@ -55,6 +58,7 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("live = 5", "dataset x: live is true or false or a text, not 5"),
         ("retention = -1", "dataset x: retention cannot be negative"),
         ("page_size = -1", "dataset x: page_size cannot be negative"),
         ("name = 'streams'", "'streams'; it has letters, digits and _ ~ . -, and is none of api-"),

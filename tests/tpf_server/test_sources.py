@@ -75,6 +75,16 @@ def test_what_is_wrong_is_found(store: Path, tmp_path: Path) -> None:
     unseen = Settings(query_examples=str(tmp_path / "nothing"))
     with pytest.raises(SettingsError, match="there is no folder"):
         check_sources(Configuration(unseen, ()))
+    (tmp_path / "wrong.rq").write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=r"query_examples: .*wrong\.rq: not in UTF-8"):
+        check_sources(Configuration(Settings(query_examples=str(tmp_path)), ()))
+    (tmp_path / "wrong.rq").unlink()
+    (tmp_path / "wrong.rq").symlink_to("nowhere")
+    with pytest.raises(SettingsError, match=r"query_examples: .*wrong\.rq"):
+        check_sources(Configuration(Settings(query_examples=str(tmp_path)), ()))
+    for live in ("", "http://example.org/live", "sqlite:///live.sqlite"):
+        with pytest.raises(SettingsError, match=f"dataset trains: live is .*, not '{live}'"):
+            check_sources(configuration(tmp_path, live=live))
     next(store.glob("generation-*/terms.arrow")).write_bytes(b"cut")
     with pytest.raises(CorruptStoreError, match=r"terms\.arrow"):
         check_sources(configuration(tmp_path, source=str(store)))

@@ -47,7 +47,7 @@ def offers(
     """Read the examples and the tiles of a page."""
     try:
         examples = [read_example(each) for each in files or ()]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error), param_hint="--example") from error
     try:
         return examples, map_tiles_of(template, attribution)

@@ -12,7 +12,7 @@ from annotations.methods.base import Naming
 from annotations.namespaces import FOAF, HYDRA, SD, SINGLETON, TEMPORAL, VOID, Vocabulary
 from annotations.terms import Quad, Term
 from tpf_server.fragments.dataset import OpenDataset
-from tpf_server.fragments.pattern import PatternReader, Skolemizer
+from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI, PatternReader, Skolemizer
 from tpf_server.fragments.view import VIEW_METHODS, View
 from tpf_server.settings import PLAIN, Settings
 
@@ -33,6 +33,7 @@ _ABOUT_LABELS: Final = (
 )  # fmt: skip
 _OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"
+_OF_THE_SERVER: Final = (_METADATA, DEFAULT_GRAPH_IRI)
 
 
 class _Authority:
@@ -52,6 +53,8 @@ class _Authority:
         _, predicate, value, graph = quad
         if predicate == _PRIMARY_TOPIC and value.startswith(self._openings):
             return True
+        if graph == DEFAULT_GRAPH_IRI:
+            return True
         return graph.endswith(_METADATA) and graph.startswith(self._openings)
 
     def may_control(self, predicates: Iterable[Term]) -> bool:
@@ -63,7 +66,7 @@ class _Authority:
 
     def may_make_metadata(self, predicates: Sequence[Term], graphs: Sequence[Term]) -> bool:
         return _PRIMARY_TOPIC in predicates or (
-            any(graphs) and any(graph.endswith(_METADATA) for graph in set(graphs))
+            any(graphs) and any(graph.endswith(_OF_THE_SERVER) for graph in set(graphs))
         )
 
 

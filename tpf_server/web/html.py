@@ -112,7 +112,8 @@ class TermCells:
         attributes += f' dir="{direction}"' if direction else ""
         if datatype.startswith(XSD):
             attributes, kind = f'{attributes} title="{escape(kind)}" class="value"', ""
-        text = escape(lexical) if lexical.strip() else "(empty)"
+        # Of blanks alone there would be nothing to see.
+        text = escape(lexical if lexical.strip() else f'"{lexical}"' if lexical else "(empty)")
         shown = f'<a href="{link}"{attributes}>{text}</a>'
         return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
 

@@ -27,6 +27,7 @@ from tpf_server.errors import (
     RequestError,
 )
 from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI
 from tpf_server.web.bodies import authorize, check_terms, parse_body
 from tpf_server.web.responses import json_answer
 from tpf_server.web.site import Site
@@ -202,6 +203,8 @@ def _check(facts: Sequence[Fact], endpoint: Endpoint) -> None:
     authority = endpoint.authority
     for fact in facts:
         quad = fact.quad
+        if quad.graph == DEFAULT_GRAPH_IRI:
+            raise PublishError(f"requests call the default graph {quad.graph}: leave it out")
         if authority.makes_metadata(quad) or authority.controls(quad):
             raise PublishError(
                 "only the server says this of its own pages: " + " ".join(filter(None, quad))

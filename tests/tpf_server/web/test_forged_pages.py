@@ -118,6 +118,7 @@ FORGED = [
     f"<urn:graph> <http://xmlns.com/foaf/0.1/primaryTopic> <{BASE}trains{{}}> .",
     f"<urn:fragment> <http://rdfs.org/ns/void#subset> <{BASE}trains{{}}> .",
 ]
+NAMED_LIKE_THE_DEFAULT_GRAPH = "<urn:s> <urn:p> <urn:o> <urn:ldf:defaultGraph> ."
 
 
 OF_CONTROLS = (HYDRA, "http://rdfs.org/ns/void#", "http://example.org/temporal#")
@@ -153,6 +154,9 @@ def test_nobody_publishes_metadata_of_our_pages(server: Served) -> None:
             # The same about others is data like any other.
             elsewhere = line.format(page).replace(f"{BASE}trains", "http://other.test/trains")
             assert server.post(elsewhere, UNTIL).status_code == 201
+        response = server.post(NAMED_LIKE_THE_DEFAULT_GRAPH, UNTIL)
+        assert response.status_code == 422
+        assert "requests call the default graph <urn:ldf:defaultGraph>" in response.json()["detail"]
 
 
 def test_metadata_from_a_file_do_not_reach_a_page(tmp_path: Path) -> None:
@@ -163,13 +167,15 @@ def test_metadata_from_a_file_do_not_reach_a_page(tmp_path: Path) -> None:
         ]
         for suffix in FORMATS
     }
-    everything = {honest}.union(*quads.values())
+    (other,) = parse(NAMED_LIKE_THE_DEFAULT_GRAPH.encode(), "application/n-quads")
+    everything = {honest, other}.union(*quads.values())
     with Served(tmp_path, everything, live=False, settings={"page_size": 100}) as served:
         bodies = {suffix: served.get(f"trains.{suffix}").content for suffix in FORMATS}
     for suffix, forgeries in quads.items():
         rows = set(parse(bodies[suffix], FORMATS[suffix]))
         triples = {row.triple for row in rows}
         graph = Term(f"<{BASE}trains.{suffix}#metadata>")
+        assert other not in rows
         said = {row.triple for row in rows if row.graph == graph}
         assert suffix not in WITH_GRAPHS or honest in rows
         for forged in forgeries:

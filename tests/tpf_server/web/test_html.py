@@ -62,9 +62,12 @@ def test_terms_cannot_inject_script_or_links(tmp_path: Path) -> None:
 
 
 def test_texts_tell_their_language_and_direction(tmp_path: Path) -> None:
-    texts = [Term('"مرحبا"@ar--rtl'), Term('"ciao"@it'), Term('"plain"')]
+    texts = [Term(f'"{text}') for text in ('مرحبا"@ar--rtl', 'ciao"@it', 'plain"', '"', '  "')]
     with Served(tmp_path, [quad("a", "says", text) for text in texts]) as served:
-        elements = Elements(served.get("trains?subject=", "text/html").text)
+        page = served.get("trains?subject=", "text/html").text
+    # What has nothing to see can be told apart.
+    assert (">(empty)</a>" in page, ">&#34;  &#34;</a>" in page) == (True, True)
+    elements = Elements(page)
     links = [a for tag, a in elements.found if tag == "a" and "?object=%22" in a.get("href", "")]
     told = {(each.get("lang"), each.get("dir")) for each in links}
     assert told == {("ar", "rtl"), ("it", None), (None, None)}
