@@ -3,7 +3,16 @@
 const FILES = JSON.parse("@files@");
 const KEPT = "page";
 const scope = self.registration.scope;
+const SETTINGS = new URL("page.json", scope).href;
 const known = new Set(FILES.map((each) => new URL(each, scope).href));
+
+/** What the server says of itself: the newest, or else what it last said. */
+async function settings() {
+  const cache = await caches.open(`${KEPT} settings`);
+  const response = await fetch(SETTINGS).catch(() => Response.error());
+  if (response.ok) await cache.put(SETTINGS, response.clone());
+  return response.ok ? response : (await cache.match(SETTINGS)) ?? response;
+}
 
 self.addEventListener("install", (event) => {
   event.waitUntil((async () => {
@@ -17,6 +26,7 @@ self.addEventListener("install", (event) => {
       if (!response.ok) throw new Error(`${address}: ${response.status}`);
       await cache.put(address, response);
     }));
+    await settings(); // which the page asked for before this worker was there
     await self.skipWaiting();
   })());
 });
@@ -43,13 +53,5 @@ self.addEventListener("fetch", (event) => {
       const cache = await caches.open(KEPT);
       return (await cache.match(address.href)) ?? fetch(request);
     })());
-  } else if (address.href === new URL("page.json", scope).href) {
-    // What the server says of itself: the newest, or else what it last said.
-    event.respondWith((async () => {
-      const cache = await caches.open(`${KEPT} settings`);
-      const response = await fetch(request).catch(() => Response.error());
-      if (response.ok) await cache.put(address.href, response.clone());
-      return response.ok ? response : (await cache.match(address.href)) ?? response;
-    })());
-  }
+  } else if (address.href === SETTINGS) event.respondWith(settings());
 });
