@@ -49,6 +49,14 @@ def is_called(host: str, names: Collection[str]) -> bool:
     return True
 
 
+def is_loopback(host: str) -> bool:
+    """True for a name or address of this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def parameter_of_term(term: str) -> str:
     """Return a term as the value of a template variable."""
     if is_iri(term):

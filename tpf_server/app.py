@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
@@ -43,7 +43,6 @@ from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.read import PageMiddleware
-from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
 from tpf_server.workers import ADDRESS_VARIABLE, WORKER_VARIABLE
@@ -178,12 +177,9 @@ def create_app(
     site = Site(settings, datasets, clock, watched, changes)
     negotiator = _negotiator(settings)
     app.extensions["tpf_server"] = site
-    others: Mapping[str, Resource] = {}
-    if settings.continuous:
-        app.extensions["tpf_server.continuous"], others = _add_continuous(app, site, service)
-    app.register_blueprint(QueryPage(site).blueprint())
-    others = {**others, **QUERY_PAGE_RESOURCES}
-    routes(app, site, negotiator, metrics, others)
+    service = _add_resources(app, site, negotiator, metrics, service)
+    if service is not None:
+        app.extensions["tpf_server.continuous"] = service
     if settings.direct_pages:
         app.wsgi_app = PageMiddleware(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
     return app
@@ -200,14 +196,10 @@ def create_blueprint(
     """
     blueprint = Blueprint(name, __name__)
     site = Site(settings, datasets, clock)
-    others: Mapping[str, Resource] = {}
-    if settings.continuous:
-        service, others = _add_continuous(blueprint, site, None)
+    service = _add_resources(blueprint, site, _negotiator(settings), Metrics())
+    if service is not None:
         held = {"tpf_server.continuous": service}
         blueprint.record_once(lambda state: state.app.extensions.update(held))
-    blueprint.register_blueprint(QueryPage(site).blueprint())
-    others = {**others, **QUERY_PAGE_RESOURCES}
-    routes(blueprint, site, _negotiator(settings), Metrics(), others)
     return blueprint
 
 
@@ -216,17 +208,26 @@ def _negotiator(settings: Settings) -> Negotiator:
     return Negotiator((*WRITERS, HtmlWriter(settings.title, settings.watched_at, examples)))
 
 
-def _add_continuous(
-    target: Flask | Blueprint, site: Site, service: "ContinuousService | None"
-) -> tuple["ContinuousService", Mapping[str, Resource]]:
-    # A plain server does not load the engine.
-    from tpf_server.continuous.service.assembly import continuous_service
-    from tpf_server.continuous.service.web import CONTINUOUS_RESOURCES, continuous_blueprint
+def _add_resources(
+    target: Flask | Blueprint,
+    site: Site,
+    negotiator: Negotiator,
+    metrics: Metrics,
+    service: "ContinuousService | None" = None,
+) -> "ContinuousService | None":
+    others = QUERY_PAGE_RESOURCES
+    if site.settings.continuous:
+        # A plain server does not load the engine.
+        from tpf_server.continuous.service.assembly import continuous_service
+        from tpf_server.continuous.service.web import CONTINUOUS_RESOURCES, continuous_blueprint
 
-    datasets = list(site.datasets.values())
-    service = service or continuous_service(site.settings, datasets, site.clock)
-    target.register_blueprint(continuous_blueprint(service, site.bodies, site.settings))
-    return service, CONTINUOUS_RESOURCES
+        datasets = list(site.datasets.values())
+        service = service or continuous_service(site.settings, datasets, site.clock)
+        target.register_blueprint(continuous_blueprint(service, site.bodies, site.settings))
+        others = {**CONTINUOUS_RESOURCES, **others}
+    target.register_blueprint(QueryPage(site).blueprint())
+    routes(target, site, negotiator, metrics, others)
+    return service
 
 
 class _Worker:

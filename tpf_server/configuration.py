@@ -91,10 +91,9 @@ def read_configuration(
     for name, text in environment.items():
         if name.startswith(ENVIRONMENT_PREFIX):
             setting = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-            if setting in REMOVED:
-                raise SettingsError(f"environment variable {name}: {REMOVED[setting]}")
             if setting not in rows:
-                raise SettingsError(f"environment variable {name}: there is no such setting")
+                why = REMOVED.get(setting, "there is no such setting")
+                raise SettingsError(f"environment variable {name}: {why}")
             values[setting] = _parse(rows[setting], text)
     values |= {name: value for name, value in flags.items() if value is not None}
     if not isinstance(datasets, dict) or not all(isinstance(t, dict) for t in datasets.values()):

@@ -1,7 +1,6 @@
 """A feed of JSON documents posted to a local port, but not from web pages."""
 
 import hmac
-import ipaddress
 import logging
 import re
 import threading
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from waitress.server import create_server
 
 from annotations.terms import Quad
-from annotations.urls import is_called
+from annotations.urls import is_called, is_loopback
 from loaders.errors import InputError, SettingError
 from loaders.fetching import host_parts
 from loaders.sources.base import Feed, FeedBatch
@@ -54,7 +53,7 @@ class Listener(Feed):
             raise SettingError("how long facts hold must be positive")
         self.name = name
         self._host, self._port = _address(url)
-        if token is None and not _is_loopback(self._host):
+        if token is None and not is_loopback(self._host):
             raise SettingError(f"{url}: anybody could send facts: give a --receiver-token")
         self._read = read
         self._holds = holds
@@ -186,10 +185,3 @@ def _address(url: str) -> tuple[str, int]:
     if parts is None or not whole or parts.port is None:
         raise SettingError(f"not an address to listen at (listen://HOST:PORT): {url!r}")
     return parts.hostname or "", parts.port
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

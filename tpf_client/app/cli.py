@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.live import Live
@@ -20,7 +20,7 @@ from rich.text import Text
 from annotations.clock import SystemClock
 from annotations.instants import parse_instant
 from annotations.namespaces import DCTERMS, HYDRA, VOID
-from annotations.seconds import seconds_from
+from annotations.seconds import MOST_SECONDS, seconds_from
 from annotations.terms import is_iri, is_literal, literal_parts
 from annotations.wording import printable
 from tpf_client.app.printing import (
@@ -61,6 +61,10 @@ def _rate(text: str) -> Limits:
     return Limits(max_requests_per_second=float(text))
 
 
+def _in_seconds(help_text: str, least: float = 0.001, most: float = MOST_SECONDS) -> Any:
+    return typer.Option(parser=seconds_from(least, most), metavar="SECONDS", help=help_text)
+
+
 @app.command(
     no_args_is_help=True,
     epilog="tpf-query serve URL... answers queries at a local SPARQL endpoint: see tpf-query serve "
@@ -99,49 +103,27 @@ def query(
             help="answer as of this instant, as 2015-12-08T10:20:00Z; with --watch, replay from it",
         ),
     ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(parser=seconds_from(0), metavar="SECONDS", help="stop after so many seconds"),
-    ] = None,
+    seconds: Annotated[float | None, _in_seconds("stop after so many seconds", 0)] = None,
     min_interval: Annotated[
-        float,
-        typer.Option(
-            parser=seconds_from(0),
-            metavar="SECONDS",
-            help="with --watch: seconds between two evaluations, at least",
-        ),
+        float, _in_seconds("with --watch: seconds between two evaluations, at least", 0)
     ] = 0.0,
     max_interval: Annotated[
-        float | None,
-        typer.Option(
-            parser=seconds_from(0.001),
-            metavar="SECONDS",
-            help="with --watch: seconds between two evaluations, at most",
-        ),
+        float | None, _in_seconds("with --watch: seconds between two evaluations, at most")
     ] = None,
     every: Annotated[
-        float | None,
-        typer.Option(
-            parser=seconds_from(0.001),
-            metavar="SECONDS",
-            help="with --watch: seconds between two evaluations, whatever expires",
-        ),
+        float | None, _in_seconds("with --watch: seconds between two evaluations, whatever expires")
     ] = None,
     keep_checking: Annotated[
         float | None,
-        typer.Option(
-            parser=seconds_from(0.001),
-            metavar="SECONDS",
-            help="with --watch: seconds between looks at a dataset in which "
-            "nothing is labelled; by default it is answered once",
+        _in_seconds(
+            "with --watch: seconds between looks at a dataset in which nothing is labelled; by "
+            "default it is answered once"
         ),
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
-            parser=seconds_from(0, MOST_GRACE),
-            metavar="SECONDS",
-            help="with --watch: seconds for which facts that are not renewed in time stay",
+        _in_seconds(
+            "with --watch: seconds for which facts that are not renewed in time stay", 0, MOST_GRACE
         ),
     ] = 0.0,
     signal: Annotated[

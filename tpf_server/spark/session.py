@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from annotations.urls import is_loopback
 from annotations.wording import how_to_install
 from tpf_server.spark.java import (
     SparkError,
@@ -93,22 +93,15 @@ def java_for(settings: SparkSettings, environment: Mapping[str, str]) -> Path:
             replace them for ever.
         JavaNotFoundError: no Java, or none that is new enough.
     """
-    if _is_loopback(settings.host) and not settings.master.startswith("local"):
+    if is_loopback(settings.host) and not settings.master.startswith("local"):
         addresses = settings.master.partition("://")[2].split(",")
         hosts = [re.sub(r":\d+$", "", each).strip("[]") for each in addresses]
-        if not all(map(_is_loopback, hosts)):
+        if not all(map(is_loopback, hosts)):
             raise SparkSettingError(
                 f"executors of {settings.master} cannot reach the driver at {settings.host}: set "
                 f"{_PREFIX}HOST to the address that this machine has in their network"
             )
     return find_java(settings.java_home, environment)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @contextlib.contextmanager
