@@ -409,10 +409,7 @@ def names_below(folder: InputPlace) -> list[str]:
     if isinstance(folder, RemotePlace):
         names = list(folder.names_below())
     else:
-        try:
-            names = [str(each.relative_to(folder)) for each in files_below(folder)]
-        except OSError as error:
-            raise InputError(error.strerror or str(error), str(error.filename)) from None
+        names = [str(each.relative_to(folder)) for each in files_below(folder)]
     return sorted(names, key=lambda name: PurePosixPath(name).parts)
 
 

@@ -413,12 +413,11 @@ class Settings:
                 raise SettingsError(f"{name} is {listed}, not {getattr(self, name)!r}")
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
-        for url in self.allow_service:
-            if not _is_http_url(url):
-                raise SettingsError(f"allow_service is not an http(s) URL: {url!r}")
+        for name in ("allow_service", "allow_streams"):
+            for url in getattr(self, name):
+                if not _is_http_url(url):
+                    raise SettingsError(f"{name} is not an http(s) URL: {url!r}")
         for url, token in self.allow_streams.items():
-            if not _is_http_url(url):
-                raise SettingsError(f"allow_streams is not an http(s) URL: {url!r}")
             _check_token(f"allow_streams: the token of {url}", token)
         for graph, url in self.remote.items():
             if not _is_http_url(url):

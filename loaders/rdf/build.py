@@ -198,11 +198,9 @@ def staging(store: Path) -> Iterator[None]:
     import fcntl  # which only POSIX systems have
 
     directory = store.parent / f".{store.name}.loading"
-    try:
+    with written(store):
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("a")
-    except OSError as error:
-        raise OutputError(f"{store}: {error.strerror or error}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -80,11 +80,8 @@ class Irail(RecordedPolls[str]):
         super().__init__(named, timedelta(milliseconds=usual))
 
     def _members(self) -> list[str]:
-        try:
-            if self.path.is_dir():
-                return names_below(self.path)
-        except OSError as error:
-            raise InputError(error.strerror or str(error), str(self.path)) from error
+        if self.path.is_dir():
+            return names_below(self.path)
         with archive(self.path) as opened:
             return opened.namelist()
 

@@ -183,11 +183,10 @@ class Destinations:
 
     def named(self, url: str) -> str:
         """Check a URL in data: of a service that a variable stands for."""
-        if IN_BROWSER or origin(url) in self._allowed:
-            return url
-        if is_private(url):
-            self._check_private(url)
-        self._named.add(origin(url))
+        if not IN_BROWSER and origin(url) not in self._allowed:
+            self._named.add(origin(url))
+            if is_private(url):
+                self._check_private(url)
         return url
 
     def check_address(self, url: str, address: str) -> None:

@@ -74,10 +74,7 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
 def files_in(path: Path) -> list[Path]:
     """Return the RDF file of this name, or those in this directory; see `rdf_files`."""
     if path.is_dir():
-        try:
-            return sorted(each for each in files_below(path) if is_rdf_file(each.relative_to(path)))
-        except OSError as error:
-            raise RdfInputError(f"{error.filename}: {error.strerror}") from None
+        return sorted(file for file in files_below(path) if is_rdf_file(file.relative_to(path)))
     if not path.exists():
         raise RdfInputError(f"{path} does not exist")
     check_ending(path)
