@@ -50,7 +50,7 @@ def is_called(host: str, names: Collection[str]) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True for a name or address of this machine."""
+    """True for this machine's names and addresses."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

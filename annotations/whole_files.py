@@ -1,4 +1,4 @@
-"""Replace files atomically, and list those of a folder."""
+"""Replace files atomically; list folders."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ def replaced_file(path: Path, *, durable: bool = True) -> Iterator[IO[str]]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder, at any depth; `OSError`: a part that is not hidden is closed."""
+    """Yield the files below a folder; `OSError` if a part, not hidden, cannot be read."""
 
     def refuse(error: OSError) -> None:
         if not Path(error.filename).name.startswith("."):

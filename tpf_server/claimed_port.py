@@ -25,7 +25,7 @@ _marks: list[socket.socket] = []
 
 
 def address_of(host: str) -> str:
-    """Return the address that a host's name stands for; raise `ListenError`."""
+    """Resolve the name of a host, or raise `ListenError`."""
     if not host:
         raise ListenError("cannot listen: host is empty")
     try:

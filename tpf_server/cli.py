@@ -4,6 +4,7 @@ The first process reads the settings, indexes files and supervises the workers. 
 ``SIGINT`` end it gracefully; at ``SIGHUP`` it reads the settings again.
 """
 
+import dataclasses
 import logging
 import multiprocessing
 import os
@@ -141,8 +142,8 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         claimed_port(address, settings.port) as port,
         TemporaryDirectory(prefix="tpf-server-") as folder,
     ):
-        configuration = configuration.with_port(port)
-        settings = configuration.server
+        settings = dataclasses.replace(settings, port=port)
+        configuration = configuration._replace(server=settings)
         handed = Path(folder) / "settings.json"
 
         def hand_over(new: Configuration) -> None:

@@ -54,9 +54,6 @@ class Configuration(NamedTuple):
     server: Settings
     datasets: tuple[DatasetSettings, ...]
 
-    def with_port(self, port: int) -> "Configuration":
-        return self._replace(server=dataclasses.replace(self.server, port=port))
-
     def reloaded_by(self, started: Settings) -> "Configuration":
         """Return the same for a running server: settings that count at start only stay."""
         kept = {name: getattr(started, name) for name in AT_START}

@@ -225,7 +225,7 @@ class DatasetSettings:
 class Settings:
     """Settings of the server; a bad value raises `SettingsError`."""
 
-    host: str = setting("127.0.0.1", "address, or its name, to listen on")
+    host: str = setting("127.0.0.1", "address to listen on, or its name")
     port: int = setting(3000, "port to listen on; 0: a free one, which is printed")
     workers: int = setting(1, "worker processes")
     base_url: str = setting(

@@ -144,7 +144,7 @@ def check_sources(configuration: Configuration) -> None:
 
 
 def read_examples(settings: Settings) -> "list[Example]":
-    """Return the queries that the page offers, by the names of their files."""
+    """Return the queries that the page offers, by file."""
     if not settings.query_examples:
         return []
     from tpf_client.page_files import read_example

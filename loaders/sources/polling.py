@@ -12,7 +12,7 @@ from annotations.clock import Clock
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, AnswerError, checked_response, fetched_pages, retry_after
-from loaders.places import InputPlace, input_place, names_below, size_at
+from loaders.places import InputPlace, content_of, input_place, names_below, size_at
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, is_within, until_next
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
@@ -84,12 +84,9 @@ class RecordedMessages(RecordedPolls[InputPlace]):
 
 
 def _content(file: InputPlace) -> bytes:
-    try:
-        if size_at(file) > MAX_MESSAGE:
-            raise InputError(f"more than {MAX_MESSAGE >> 20} MB", str(file))
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(error.strerror or str(error), str(file)) from error
+    if size_at(file) > MAX_MESSAGE:
+        raise InputError(f"more than {MAX_MESSAGE >> 20} MB", str(file))
+    return content_of(file)
 
 
 _FIRST_PERIOD: Final = timedelta(seconds=30)

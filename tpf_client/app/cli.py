@@ -116,8 +116,7 @@ def query(
     keep_checking: Annotated[
         float | None,
         _in_seconds(
-            "with --watch: seconds between looks at a dataset in which nothing is labelled; by "
-            "default it is answered once"
+            "with --watch: seconds between looks where nothing is labelled; default: one answer"
         ),
     ] = None,
     grace: Annotated[
@@ -136,7 +135,6 @@ def query(
     allow_link: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow-link",
             metavar="URL",
             help="an origin that links, forms and redirects may lead to, beside that of each "
             "dataset; can be repeated",

@@ -190,7 +190,7 @@ class Destinations:
         return url
 
     def check_address(self, url: str, address: str) -> None:
-        """Check the address of a connection: a name may stand for another one by now."""
+        """Check where a URL has led: its name may have changed."""
         if self._named and origin(url) in self._named and not _is_global(address):
             self._check_private(url)
 

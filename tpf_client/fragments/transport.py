@@ -182,7 +182,7 @@ class Exchange:
         return self._connect, self._pause
 
     def begin(self, check: Callable[[str], None]) -> None:
-        """Begin a request; `check` refuses addresses that it must not go to."""
+        """Begin a request to addresses that `check` does not refuse."""
         self._check = check
 
     def connected(self, sock: socket.socket) -> None:

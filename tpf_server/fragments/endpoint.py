@@ -33,7 +33,6 @@ _ABOUT_LABELS: Final = (
 )  # fmt: skip
 _OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"
-_OF_THE_SERVER: Final = (_METADATA, DEFAULT_GRAPH_IRI)
 
 
 class _Authority:
@@ -66,7 +65,8 @@ class _Authority:
 
     def may_make_metadata(self, predicates: Sequence[Term], graphs: Sequence[Term]) -> bool:
         return _PRIMARY_TOPIC in predicates or (
-            any(graphs) and any(graph.endswith(_OF_THE_SERVER) for graph in set(graphs))
+            any(graphs)
+            and any(graph.endswith((_METADATA, DEFAULT_GRAPH_IRI)) for graph in set(graphs))
         )
 
 

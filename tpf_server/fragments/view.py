@@ -45,15 +45,11 @@ class Plain:
             _bound(pattern.graph),
             repeats=bool(repeated),
         )
-        return (Part(looked_up, _own_quad, equal if repeated else None),)
+        return (Part(looked_up, lambda fact: fact.quad, equal if repeated else None),)
 
 
 def _bound(term: TermOrVariable) -> Term | None:
     return None if is_variable(term) else Term(term)
-
-
-def _own_quad(fact: Fact) -> Quad:
-    return fact.quad
 
 
 _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")

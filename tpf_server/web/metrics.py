@@ -108,10 +108,7 @@ class Metrics:
     def count(
         self, method: str, status: str, seconds: float, dataset: str = "", reader: str = ""
     ) -> None:
-        """Note one request, of a page of a dataset by an address, or of something else.
-
-        `add_up` is called when many are noted, or when it was not called for two seconds.
-        """
+        """Note one request, perhaps of a page of a dataset by an address; some are added up."""
         self._noted.append((method, status, seconds, dataset, reader))
         if len(self._noted) >= _MOST_NOTED or time.monotonic() - self._added_up > _LONGEST:
             self.add_up()

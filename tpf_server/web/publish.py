@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from flask import Request, Response
 
-from annotations.errors import AnnotationError, InstantError, LabelError, TermError
+from annotations.errors import AnnotationError, InstantError, LabelError, MethodError, TermError
 from annotations.instants import parse_instant
 from annotations.labels import Expiration, Fact, Interval, Label, at_instant
-from annotations.methods import METHODS, detect_method, method_named
+from annotations.methods import detect_method, method_named
 from annotations.methods.method import Method, reads_as_annotation
 from annotations.nesting import most_written
 from annotations.terms import DEFAULT_GRAPH, Quad, is_blank_node
@@ -259,11 +259,10 @@ def _method(
     named = parameters.get("annotation")
     if named is None:
         return detect_method(quads, endpoint.vocabulary)
-    if named not in {method.name for method in METHODS}:
-        raise RequestError(
-            f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"
-        )
-    return method_named(named)
+    try:
+        return method_named(named)
+    except MethodError as error:
+        raise RequestError(str(error)) from None
 
 
 def _decoded(method: Method, quads: Sequence[Quad], endpoint: Endpoint) -> Sequence[Fact]:

@@ -253,7 +253,6 @@ class Views:
         return self.fragment(f"{name}/{view}")
 
     def changes(self, name: str) -> Response:
-        """The changes of a dataset as they come."""
         endpoint = self._endpoint(name)
         return _read(lambda: changes(self._site, endpoint, request))
 
@@ -273,7 +272,6 @@ class Views:
         return _read(lambda: timemap(endpoint, request, self._site.clock.now()))
 
     def view_timemap(self, name: str, view: str) -> Response:
-        """The changes of a fragment of a view."""
         return self.timemap(f"{name}/{view}")
 
     def facts(self, name: str) -> Response:
@@ -295,14 +293,12 @@ class Views:
         return self._described(f"{name}/facts/{kind}/{digest}", *views)
 
     def blank_node(self, name: str, label: str) -> Response:
-        """Redirect from the IRI of a blank node."""
         front, slash, last = label.rpartition("/")
         # The last part is the label as `Skolemizer` writes it.
         named = f"{front}{slash}{quote(last, safe='')}"
         return self._described(f".well-known/genid/{name}/{named}", name)
 
     def _described(self, path: str, *views: str) -> Response:
-        """Redirect to what the first of these views says about the IRI with this path."""
         base = self._base()
         endpoints = self._site.endpoints(base)
         view = next((each for each in views if each in endpoints), None)
