@@ -32,7 +32,6 @@ from tpf_server.sources import (
     each_name_once,
     live_settings,
     log_location,
-    read_examples,
     static_store,
 )
 from tpf_server.store.live.log import LiveSettings
@@ -40,7 +39,7 @@ from tpf_server.store.live.store import LiveStore, open_live_store
 from tpf_server.store.static.columnar import open_store
 from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
-from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage
+from tpf_server.web.index import QUERY_PAGE_RESOURCES, QueryPage, read_examples
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.read import PageMiddleware
 from tpf_server.web.routes import AnyMethod, routes

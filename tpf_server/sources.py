@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import click
@@ -21,9 +21,6 @@ from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.static.checking import checked_store, is_store
 from tpf_server.store.static.fetching import fetch_store, fetched_store, has_changed
 from tpf_server.store.static.file_systems import is_store_url, local_path
-
-if TYPE_CHECKING:
-    from tpf_client.page_files import Example
 
 # A worker's application, exchanged for another one while requests are under way.
 #
@@ -135,7 +132,7 @@ def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]
 
 def check_sources(configuration: Configuration) -> None:
     """Check that all datasets can be opened; index RDF files, make missing logs."""
-    read_examples(configuration.server)
+    example_files(configuration.server.query_examples)
     for settings in each_name_once(configuration.datasets):
         static_store(settings, configuration.server, fetch=True)
         location = log_location(settings, configuration.server)
@@ -143,19 +140,19 @@ def check_sources(configuration: Configuration) -> None:
             open_log(location, live_settings(settings).key, settings.name).close()
 
 
-def read_examples(settings: Settings) -> "list[Example]":
-    """Return the queries that the page offers, by file."""
-    if not settings.query_examples:
+def example_files(folder: str) -> list[Path]:
+    """Return the queries that the page offers, by name."""
+    if not folder:
         return []
-    from tpf_client.page_files import read_example
-
-    folder = Path(settings.query_examples)
-    if not folder.is_dir():
+    if not Path(folder).is_dir():
         raise SettingsError(f"query_examples: there is no folder {folder}")
-    try:
-        return [read_example(file) for file in sorted(folder.iterdir()) if file.suffix == ".rq"]
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"query_examples: {error}") from error
+    files = [file for file in sorted(Path(folder).iterdir()) if file.suffix == ".rq"]
+    for file in files:
+        try:
+            file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"query_examples: {file}: {error}") from error
+    return files
 
 
 def static_store(

@@ -76,7 +76,7 @@ def test_what_is_wrong_is_found(store: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="there is no folder"):
         check_sources(Configuration(unseen, ()))
     (tmp_path / "wrong.rq").write_bytes(b"\xff")
-    with pytest.raises(SettingsError, match=r"query_examples: .*wrong\.rq: not in UTF-8"):
+    with pytest.raises(SettingsError, match=r"query_examples: .*wrong\.rq: 'utf-8' codec"):
         check_sources(Configuration(Settings(query_examples=str(tmp_path)), ()))
     (tmp_path / "wrong.rq").unlink()
     (tmp_path / "wrong.rq").symlink_to("nowhere")

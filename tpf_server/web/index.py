@@ -14,7 +14,7 @@ from annotations.methods.base import FactPattern
 from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID, integer
 from annotations.terms import Quad, Term, Triple, is_iri, literal
 from tpf_client.map_tiles import map_tiles
-from tpf_client.page_files import PageFiles, PageSettings
+from tpf_client.page_files import Example, PageFiles, PageSettings, read_example
 from tpf_server.errors import NotFoundError
 from tpf_server.fragments.dataset import EVERYTHING, OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
@@ -22,7 +22,7 @@ from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.fragments.writers.base import Chosen
 from tpf_server.settings import Settings
-from tpf_server.sources import read_examples
+from tpf_server.sources import example_files
 from tpf_server.store.live.store import LiveStore
 from tpf_server.store.protocols import Snapshot
 from tpf_server.store.static.columnar import ColumnarStore
@@ -246,6 +246,11 @@ QUERY_PAGE_RESOURCES: Final = {
     ),
 }
 """By the names of their rules."""
+
+
+def read_examples(settings: Settings) -> list[Example]:
+    """Read the queries that pages offer."""
+    return [read_example(file) for file in example_files(settings.query_examples)]
 
 
 def vocabulary(
