@@ -376,9 +376,11 @@ def on_disk(place: InputPlace) -> Iterator[Path]:
         yield place
 
 
-def content_of(place: InputPlace) -> bytes:
+def content_of(place: InputPlace, most: int | None = None) -> bytes:
     """Read a file; raise errors as `InputError`."""
     try:
+        if most is not None and size_at(place) > most:
+            raise InputError(f"more than {most >> 20} MB", str(place))
         return place.read_bytes()
     except OSError as error:
         raise InputError(error.strerror or str(error), str(place)) from error

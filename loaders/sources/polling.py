@@ -12,7 +12,7 @@ from annotations.clock import Clock
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, AnswerError, checked_response, fetched_pages, retry_after
-from loaders.places import InputPlace, content_of, input_place, names_below, size_at
+from loaders.places import InputPlace, content_of, input_place, names_below
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, ItemT, is_within, until_next
 
 # Recorded messages as a feed: each is what one poll said, and holds until the next one.
@@ -72,21 +72,15 @@ class RecordedMessages(RecordedPolls[InputPlace]):
         polls: dict[datetime, InputPlace] = {}
         for file in files:
             # Two polls with one timestamp are the same message.
-            polls[messages.instant(_content(file), str(file))] = file
+            polls[messages.instant(content_of(file, MAX_MESSAGE), str(file))] = file
         if not polls:
             raise InputError(f"holds no messages (*{messages.suffix})", str(recorded_at))
         super().__init__(polls, period)
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         for at, end, file in self.selected(start, until):
-            quads = self._messages.read(_content(file), str(file))
+            quads = self._messages.read(content_of(file, MAX_MESSAGE), str(file))
             yield FeedBatch(at, end, tuple(dict.fromkeys(quads)))
-
-
-def _content(file: InputPlace) -> bytes:
-    if size_at(file) > MAX_MESSAGE:
-        raise InputError(f"more than {MAX_MESSAGE >> 20} MB", str(file))
-    return content_of(file)
 
 
 _FIRST_PERIOD: Final = timedelta(seconds=30)
