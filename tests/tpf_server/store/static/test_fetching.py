@@ -17,6 +17,8 @@ from tpf_server.errors import (
     SettingsError,
     StoreUnreachableError,
 )
+from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.sources import static_store
 from tpf_server.store.static.fetching import fetch_store, has_changed
 from tpf_server.store.static.file_systems import RemoteFolder, is_store_url
 from tpf_server.store.static.indexing import index_files
@@ -186,7 +188,23 @@ def test_a_server_follows_a_store_at_a_url(remote: ObjectStore, tmp_path: Path) 
         assert lines() == 3
         assert load(write_lines(tmp_path, 5), "--replace") == 0
         eventually(lambda: lines() == 5)
-    # It begins with what it has where the object store is away.
+
+
+def test_a_server_begins_with_what_it_has_where_the_object_store_is_away(
+    remote: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = DatasetSettings(name="trains", source=URL), Settings(data_dir=str(tmp_path / "data"))
+    assert load(write_lines(tmp_path, 5)) == 0
     remote.fails = lambda _method, _path: True
-    with RunningServer(tmp_path, config) as server:
-        assert lines() == 5
+    with pytest.raises(StoreUnreachableError):
+        static_store(*here, fetch=True)
+    remote.fails = lambda _method, _path: False
+    store = static_store(*here, fetch=True)
+    capsys.readouterr()
+    remote.fails = lambda _method, _path: True
+    assert static_store(*here, fetch=True) == store
+    assert store is not None
+    assert read_manifest(store).quads == 5
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tpf-server: {URL}/manifest.json: ")
+    assert line.endswith("; it is served as it was fetched before")
