@@ -301,10 +301,6 @@ _POOLS: Mapping[str, type[HTTPConnectionPool]] = {"http": _Pool, "https": _Secur
 
 
 class _Adapter(HTTPAdapter):
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        super().init_poolmanager(*args, **options)
-        _bound(self.poolmanager)
-
     def proxy_manager_for(self, *args: Any, **options: Any) -> PoolManager:
         return _bound(super().proxy_manager_for(*args, **options))
 
