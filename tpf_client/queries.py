@@ -276,7 +276,7 @@ class Answer:
             self.driver.restart()
             yield from self.begin()
         node = self._output.node
-        if isinstance(node, order.Slice) and self._streams and node.satisfied:
+        if isinstance(node, order.Slice) and self._streams and node.missing == 0:
             return False
         if self.driver.closed:
             raise ClosedError("the query was closed")

@@ -54,11 +54,6 @@ class Slice(Node):
         return max(self._offset + self._limit - self._total, 0)
 
     @property
-    def satisfied(self) -> bool:
-        """True if further arrivals cannot change the output, without retractions."""
-        return self.missing == 0
-
-    @property
     def empty(self) -> bool:
         return not self._rows
 
