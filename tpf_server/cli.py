@@ -237,7 +237,8 @@ def _watch_over_workers(
     logging.getLogger("_granian").addFilter(
         lambda record: "Python threads" not in record.getMessage()
     )
-    threading.Thread(target=_announce, args=(settings, line, server.begun), daemon=True).start()
+    started = settings, line, server.replace_failed_workers
+    threading.Thread(target=_announce, args=started, daemon=True).start()
     threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
     if settings.source_interval > 0:
         looking = (settings.source_interval, changed, reloads)
@@ -291,7 +292,7 @@ _LOGGING: dict[str, Any] = {
 }
 
 
-def _announce(settings: Settings, line: str, begun: Callable[[], None]) -> None:
+def _announce(settings: Settings, line: str, started: Callable[[], None]) -> None:
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
     while not _is_ready(address, settings.port):
@@ -301,7 +302,7 @@ def _announce(settings: Settings, line: str, begun: Callable[[], None]) -> None:
         time.sleep(0.05)
     else:
         click.echo(line, err=True)
-    begun()
+    started()
 
 
 def _is_ready(address: str, port: int) -> bool:

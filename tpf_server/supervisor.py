@@ -106,6 +106,6 @@ class Supervisor(MPServer):
         """Read the settings again; connections would be lost if workers were replaced."""
         self._reloads.set()
 
-    def begun(self) -> None:
-        """Replace workers that fail, from now on; before, one would fail again."""
+    def replace_failed_workers(self) -> None:
+        """Replace workers that fail, from now on; at the start, a new one would fail again."""
         self.respawn_failed_workers = True

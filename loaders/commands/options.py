@@ -347,7 +347,7 @@ def is_listener(text: str) -> bool:
 
 
 def warn(what: str) -> None:
-    """Print a line."""
+    """Print a line on standard error."""
     typer.echo(f"tpf-load: {printable(what)}", err=True)
 
 

@@ -365,9 +365,9 @@ class MappedTable:
                         return
                     header = heads[-1][1]
                 columns = self._positioned(header, source)
-                speaks = any(column.default or column.is_required for _, column in columns)
+                reads_empty = any(column.default or column.is_required for _, column in columns)
                 for number, (line, texts) in enumerate(rows, start=1):
-                    if (number - 1) % shares == share and (any(texts) or (texts and speaks)):
+                    if (number - 1) % shares == share and (any(texts) or (texts and reads_empty)):
                         yield self._row(number, line, texts, columns, source, scope)
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None

@@ -47,7 +47,7 @@ class _Part:
     Args:
         number: they see what a query with this number sees.
         copies: all rows, also others.
-        arrived: their order is that of `copies`.
+        by_arrival: the order is that of `copies`.
 
     Attributes:
         after: the number of the part before.
@@ -56,10 +56,10 @@ class _Part:
         reserve: so many are chosen.
     """
 
-    def __init__(self, number: int, copies: _Copies, *, arrived: bool) -> None:
+    def __init__(self, number: int, copies: _Copies, *, by_arrival: bool) -> None:
         self.number = number
         self.copies = copies
-        self.arrived = arrived
+        self.by_arrival = by_arrival
         self.after = 0
         self.slices: dict[tuple[int, int], _Slice] = {}
         self.best: list[_Entry] = []
@@ -76,7 +76,7 @@ class _Part:
         """Choose the first rows among all."""
         number = self.number
         entries = (e for own in self.copies.values() for e in own if e[3] < number <= e[4])
-        if self.arrived:
+        if self.by_arrival:
             self.best = [*islice(entries, min(self.reserve, sys.maxsize))]
             self.all = len(self.best) < self.reserve
             return
@@ -160,7 +160,7 @@ class Slices(Node):
             number = next((each for each in parts if each <= self._settled), number)
         if number not in parts:
             copies = {} if self._column is not None else self._copies
-            part = parts[number] = _Part(number, copies, arrived=self._key is None)
+            part = parts[number] = _Part(number, copies, by_arrival=self._key is None)
             if self._latest >= number:
                 part.choose()
         return parts[number]
