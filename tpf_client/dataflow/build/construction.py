@@ -15,7 +15,7 @@ from tpf_client.dataflow.node import Dataflow, Leaves, Node
 from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.matching import Matching
-from tpf_client.dataflow.operators.order import SortKeyOf, TopK
+from tpf_client.dataflow.operators.order import Slice, SortKeyOf, TopK
 from tpf_client.dataflow.operators.service import Defer, at_once
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql import algebra
@@ -202,9 +202,17 @@ class Construction(ABC):
             return node
         return self.flow.add(Project(node, names, asks=node.askable))
 
+    def distinct(self, node: Node) -> Node:
+        """Keep each solution once."""
+        return self.flow.add(Distinct(node))
+
     def first_ones(self, node: Node, key: SortKeyOf, offset: int, limit: int | None) -> Node:
         """Keep the first solutions in an order (see `TopK`)."""
         return self.flow.add(TopK(node, key, offset, limit, asks=node.askable))
+
+    def some(self, node: Node, offset: int, limit: int | None) -> Node:
+        """Keep some solutions in no order (see `Slice`)."""
+        return self.flow.add(Slice(node, offset, limit))
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:  # noqa: ARG002
         """Group a node's solutions (see `Group`); `pattern` says how."""

@@ -163,7 +163,7 @@ def _modified(builder: Construction, pattern: Pattern, seed: Node | None) -> Mod
     hidden = tuple(name for name in node.schema if name in used and name not in variables)
     node = builder.reduced(node, (*variables, *hidden))
     if distinct:
-        node = builder.flow.add(Distinct(node))
+        node = builder.distinct(node)
     key = sort_key(builder.compiler(node), tuple(prepared))
     if sliced or (distinct and hidden):
         same = projection(node.schema, variables) if distinct and hidden else None
@@ -189,9 +189,9 @@ def _finished(
 ) -> Modified:
     node = builder.reduced(node, variables)
     if distinct:
-        node = builder.flow.add(Distinct(node))
+        node = builder.distinct(node)
     if by:
         node = builder.flow.add(PerKey(node, by, lambda each: Slice(each, offset, limit)))
     elif offset or limit is not None:
-        node = builder.flow.add(Slice(node, offset, limit))
+        node = builder.some(node, offset, limit)
     return Modified(node, variables)

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import inf
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from annotations.terms import Term, Variable
@@ -118,17 +119,18 @@ _Numbered = tuple[int, Comparison]
 class ConstantIndex(Generic[QueryT]):
     """The queries for whose constants c all comparisons ``value operator c`` are true.
 
-    They are looked up for the first, and tried with the others. For the first, integers and
-    decimals, whose order Python knows exactly, are in a sorted list; IRIs are looked up; other
-    constants, and all where the value is another literal, are tried.
+    They are looked up for the first, and tried with the others; without comparisons all are. For
+    the first, integers and decimals, whose order Python knows exactly, are in a sorted list; IRIs
+    are looked up; other constants, and all where the value is another literal, are tried.
     """
 
     def __init__(self, comparisons: Sequence[Comparison], dictionary: TermDictionary) -> None:
         self.tried = 0
         self._all: list[_Numbered] = list(enumerate(comparisons))
         self._others = self._all[1:]
-        first = comparisons[0]
-        self._operator, self._value, self._test = first.operator, first.value, first.test
+        if comparisons:
+            first = comparisons[0]
+            self._operator, self._value, self._test = first.operator, first.value, first.test
         self._dictionary = dictionary
         self._constants: dict[QueryT, Sequence[TermId]] = {}
         self._queries: dict[TermId, dict[QueryT, None]] = {}
@@ -137,6 +139,8 @@ class ConstantIndex(Generic[QueryT]):
 
     def add(self, query: QueryT, constants: Sequence[TermId]) -> None:
         self._constants[query] = constants
+        if not constants:
+            return
         constant = constants[0]
         queries = self._queries.get(constant)
         if queries is None:
@@ -149,7 +153,10 @@ class ConstantIndex(Generic[QueryT]):
         queries[query] = None
 
     def remove(self, query: QueryT) -> None:
-        constant = self._constants.pop(query)[0]
+        constants = self._constants.pop(query)
+        if not constants:
+            return
+        constant = constants[0]
         queries = self._queries[constant]
         del queries[query]
         if queries:
@@ -162,6 +169,8 @@ class ConstantIndex(Generic[QueryT]):
             self._literals.pop(constant, None)
 
     def queries(self, solution: Solution) -> list[QueryT]:
+        if not self._all:
+            return [*self._constants]
         queries: list[QueryT] = []
         for constant in self._meeting(self._value(solution)):
             queries += self._queries[constant]
@@ -197,9 +206,8 @@ class ConstantIndex(Generic[QueryT]):
         return result + [constant for constant in tried if self._test((value, constant))]
 
     def _ordered(self, value: _Number) -> list[TermId]:
-        numbers = self._numbers
-        first = bisect_left(numbers, value, key=_number_of)
-        last = bisect_right(numbers, value, key=_number_of)
+        numbers: list[Any] = self._numbers
+        first, last = bisect_left(numbers, (value,)), bisect_left(numbers, (value, inf))
         begin, end = {
             "=": (first, last),
             "<": (last, None),
@@ -223,10 +231,6 @@ class ConstantIndex(Generic[QueryT]):
         return text[0] == "_" or (text[0] == "<" and text[1] != "<")
 
 
-def _number_of(entry: tuple[_Number, TermId]) -> _Number:
-    return entry[0]
-
-
 _FEW: Final = 8
 """Of so many queries that see a solution each constant is compared."""
 
@@ -239,7 +243,8 @@ class Dispatch(Node):
     `Watermark`) are left out: a query gets the solutions that it sees by these.
 
     Args:
-        comparisons: the conditions, at least one; constants are looked up for the first.
+        comparisons: the conditions; constants are looked up for the first. Without any, stamps
+            alone tell queries apart.
     """
 
     def __init__(
@@ -292,7 +297,7 @@ class Dispatch(Node):
         """Return the queries after one and up to another that want a solution."""
         own, index = self._numbers, self.index
         first, last = bisect_right(own, after), bisect_right(own, until)
-        if last - first <= _FEW:
+        if last - first <= _FEW or not self.variables:
             return index.among(own[first:last], solution)
         numbers = index.queries(solution)
         if last - first < len(own):

@@ -234,7 +234,8 @@ class PlanBuilder(Builder):
         return node
 
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
-        result = [comparison(each, node.schema, self.environment) for each in conditions]
+        compared = [each for each in conditions if isinstance(each, algebra.Call)]
+        result = [comparison(each, node.schema, self.environment) for each in compared]
         make = NettingDispatch if self._newest else Dispatch
         dispatch = make(node, result, self.leaves.dictionary)
         self.dispatches.append(dispatch)
@@ -271,9 +272,19 @@ class PlanBuilder(Builder):
     def _beside(self, left: Node, right: Node, *, absent: bool) -> Node:
         shared = [name for name in left.schema if name in right.schema]
         after, until = self._seers()
-        newest = self.flow.add(Newest(right, shared, after if absent else until))
-        self._newest.append(newest)
+        newest = self._latest(right, shared, after if absent else until)
         return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
+
+    def _latest(self, node: Node, names: Sequence[Variable], stamp: Variable) -> Newest:
+        self._newest.append(self.flow.add(Newest(node, names, stamp)))
+        return self._newest[-1]
+
+    def distinct(self, node: Node) -> Node:
+        """See `Construction`; the latest of equal solutions says who sees one."""
+        names = [name for name in node.schema if not hidden_stamp(name)]
+        if len(names) == len(node.schema):
+            return super().distinct(node)
+        return self._latest(node, names, self._seers()[1])
 
     def _seers(self) -> tuple[Variable, Variable]:
         """Return names of columns that say who sees a solution."""
@@ -289,10 +300,19 @@ class PlanBuilder(Builder):
         """Keep the first solutions that each query sees."""
         if not any(map(hidden_stamp, node.schema)):
             return super().first_ones(node, key, offset, limit)
-        fixed = offset, limit
-        slices = Slices(node, key, node.schema, fixed=fixed, seers=self._seers())
-        self.slices.append(slices)
-        return self.flow.add(slices)
+        return self._slices(node, key, (offset, limit))
+
+    def some(self, node: Node, offset: int, limit: int | None) -> Node:
+        """Keep those that came first, of what each query sees."""
+        return self._slices(node, None, (offset, limit))
+
+    def _slices(self, node: Node, key: SortKeyOf | None, fixed: tuple[int, int | None]) -> Node:
+        stamped = any(map(hidden_stamp, node.schema))
+        seers = self._seers() if stamped else ()
+        slices = self.flow.add(Slices(node, key, node.schema, fixed=fixed, seers=seers))
+        if stamped:
+            self.slices.append(slices)
+        return slices
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """Return a grouping under HAVING; conditions on keys are decided once for a group."""
@@ -400,7 +420,8 @@ class Plan:
         self._began = self._positions()
         # Of queries that came late: where the windows were then.
         self._late: dict[int, list[int]] = {}
-        self.follows = bool(self._began) and not query.varies and _follows(query.query)
+        self.follows = bool(self._began) and not query.varies
+        self.follows = self.follows and _follows(query.query, joins=len(self._began) > 1)
 
         # The nodes stand in their order; only paths of any length feed back.
         self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
@@ -652,6 +673,10 @@ class Plan:
             solutions.sort(key=lambda each: key(each[0]))
 
 
+_PASSING: Final = (algebra.BGP, algebra.Filter, algebra.Extend, algebra.Project)
+"""Patterns that keep the order in which rows come."""
+
+
 def _volatile(query: algebra.Query) -> bool:
     """True if some BIND gives another value each time."""
     return any(
@@ -660,13 +685,18 @@ def _volatile(query: algebra.Query) -> bool:
     )
 
 
-def _follows(query: algebra.Query) -> bool:
-    """True if the state of a plan follows from the content of its windows alone."""
+def _follows(query: algebra.Query, *, joins: bool) -> bool:
+    """True if the state of a plan follows from the content of its windows alone.
+
+    What a join makes at once comes in any order, and groups come again when something goes.
+    """
     if _volatile(query):
         return False
     for each in algebra.walk(query.pattern):
         if isinstance(each, algebra.Slice) and not _ordered(each.input):
-            return False
+            below = algebra.walk(each.input)
+            if joins or not all(isinstance(inner, _PASSING) for inner in below):
+                return False
         if isinstance(each, algebra.Group) and any(
             aggregate.name in ("SAMPLE", "GROUP_CONCAT") for _, aggregate in each.aggregates
         ):

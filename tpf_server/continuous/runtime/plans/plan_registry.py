@@ -20,6 +20,7 @@ from tpf_server.continuous.runtime.plans.registered_query import (
     RowMaker,
 )
 from tpf_server.continuous.runtime.plans.templates import (
+    EQUAL,
     Template,
     common_query,
     differing,
@@ -189,7 +190,7 @@ class MemberPlan(NamedTuple):
 
     def takes(self, other: "MemberPlan") -> bool:
         """True if it can take over the queries of another one of equal content."""
-        different = {*differing(other.template, self.template), *(other.numbers or ())}
+        different = {*differing(other.template, self.template), *(other.numbers or ())} - {EQUAL}
         if self.numbers is None:
             return other.numbers is None and not different
         # What joins tell apart, and orders of their own, hold what nobody else has.
@@ -376,6 +377,7 @@ class PlanRegistry:
         if opens:
             for first, numbers, _ in members:
                 different.update(differing(first, template), numbers or ())
+            different = different - {EQUAL} or {*template.later}
         if not different:
             return False
         # What has come remains in groups and orders: later ones begin anew, until these go.

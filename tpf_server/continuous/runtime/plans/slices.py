@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
@@ -20,9 +20,12 @@ from tpf_client.sparql.ordering import SortKey
 from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp, seen_by
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
-_Entry = tuple[Any, Solution, int, int, int]
+_Seers = range | tuple[int, ...] | frozenset[int]
+_Entry = tuple[Any, Solution, int, _Seers]
 """A copy of a row: its sorting key, the row, the number of its arrival, and who sees it."""
-_Copies = dict[tuple[Solution, int, int], list[_Entry]]
+_EVERYBODY: Final = range(sys.maxsize)
+_FEW: Final = 8
+"""Of so many numbers a tuple is searched as fast as a set."""
 
 
 class _Slice:
@@ -46,8 +49,8 @@ class _Part:
 
     Args:
         number: they see what a query with this number sees.
-        copies: all rows, also others.
-        by_arrival: the order is that of `copies`.
+        entries: all copies of rows, as they came, also others.
+        by_arrival: the order is that of `entries`.
 
     Attributes:
         after: the number of the part before.
@@ -56,9 +59,9 @@ class _Part:
         reserve: so many are chosen.
     """
 
-    def __init__(self, number: int, copies: _Copies, *, by_arrival: bool) -> None:
+    def __init__(self, number: int, entries: dict[int, _Entry], *, by_arrival: bool) -> None:
         self.number = number
-        self.copies = copies
+        self.entries = entries
         self.by_arrival = by_arrival
         self.after = 0
         self.slices: dict[tuple[int, int], _Slice] = {}
@@ -75,12 +78,12 @@ class _Part:
     def choose(self) -> None:
         """Choose the first rows among all."""
         number = self.number
-        entries = (e for own in self.copies.values() for e in own if e[3] < number <= e[4])
+        seen = (each for each in self.entries.values() if number in each[3])
         if self.by_arrival:
-            self.best = [*islice(entries, min(self.reserve, sys.maxsize))]
+            self.best = [*islice(seen, min(self.reserve, sys.maxsize))]
             self.all = len(self.best) < self.reserve
             return
-        every = [*entries]
+        every = [*seen]
         self.reserve = max(self.reserve, len(every) // SHARE)
         self.best = nsmallest(self.reserve, every, key=itemgetter(0, 1, 2))
         self.all = len(self.best) == len(every)
@@ -90,15 +93,16 @@ class Slices(Node):
     """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
 
     Where rows have that column already, or stamps (see `Watermark`), queries see different rows.
+    Of equal rows the first one goes first.
 
     Args:
-        key: of the order; ``None``: that of arrival, equal rows together.
+        key: of the order; ``None``: that of arrival.
         visible: variables; a new row is no change where one goes that is equal in these.
         leaving: rows that leave the parts are wanted; otherwise those that enter.
         wanted: true if changes that come now would be emitted.
         fixed: OFFSET and LIMIT of all queries: all changes are sent.
         seers: then the columns for the last query that does not see a row yet, and the last that
-            does.
+            does; none where all queries see the same.
     """
 
     def __init__(
@@ -127,10 +131,14 @@ class Slices(Node):
         self._stamped = not apart and any(map(hidden_stamp, upstream.schema))
         self._seen_by = seen_by(upstream.schema)
         self._arrived = self._settled = self._latest = 0
-        self._copies: _Copies = {}
+        self._entries: dict[int, _Entry] = {}
+        # By the row, or by all that tells it from others that other queries see.
+        self._copies: dict[Solution, list[_Entry]] = {}
         self._parts: dict[int, _Part] = {}
         self._slices: dict[int, tuple[_Part, tuple[int, int]]] = {}
         self._touched: dict[_Slice, _Part] = {}
+        if not seers:
+            self.add(1, (0, None), news=False)
         upstream.connect(self._push)
 
     @property
@@ -159,8 +167,7 @@ class Slices(Node):
         elif self._stamped and number <= self._settled:
             number = next((each for each in parts if each <= self._settled), number)
         if number not in parts:
-            copies = {} if self._column is not None else self._copies
-            part = parts[number] = _Part(number, copies, by_arrival=self._key is None)
+            part = parts[number] = _Part(number, self._entries, by_arrival=self._key is None)
             if self._latest >= number:
                 part.choose()
         return parts[number]
@@ -196,51 +203,63 @@ class Slices(Node):
         if self._fixed is None:
             yield
             return
-        moved = [each for each in self._parts.values() if each.number >= number]
-        self._show(-1, moved)
+        self._show(-1, [each for each in self._parts.values() if each.number >= number])
         yield
-        after = 0
-        for each in sorted(self._parts):
+        moved = sorted(each for each in self._parts if each >= number)
+        after = max([each for each in self._parts if each < number], default=0)
+        for each in moved:
             self._parts[each].after, after = after, each
-        self._show(1, [each for each in self._parts.values() if each.number >= number])
+        self._show(1, map(self._parts.__getitem__, moved))
 
     def _show(self, sign: int, parts: Iterable[_Part]) -> None:
         for part in parts:
             for offset, end in part.slices:
                 for entry in part.best[offset:end]:
-                    self.emit((*entry[1], part.after, part.number), sign)
+                    self.emit(self._seen(entry[1], part), sign)
+
+    def _seen(self, row: Solution, part: _Part) -> Solution:
+        return (*row, part.after, part.number) if self._stamped else row
 
     # -------------------------------------------------------------------------------- rows
 
     def _push(self, solution: Solution, count: int) -> None:
-        row, after, until = self._row(solution), 0, sys.maxsize
-        holders: list[tuple[_Copies, Sequence[_Part]]]
-        if self._column is None:
-            after, until = self._seen_by(solution)
-            self._latest = max(self._latest, until)
-            parts = [each for each in self._parts.values() if after < each.number <= until]
-            holders = [(self._copies, parts)]
-        else:
+        row, parts = self._row(solution), self._parts
+        held, seers = row, _EVERYBODY
+        if self._column is not None:
             numbers: Any = solution[self._column]
-            some = map(self._parts.get, numbers if isinstance(numbers, tuple) else (numbers,))
-            holders = [(each.copies, (each,)) for each in some if each is not None]
+            if not isinstance(numbers, tuple):
+                held, seers = solution, (numbers,)
+            else:
+                seers = numbers if len(numbers) <= _FEW else frozenset(numbers)
+            some = [part for each in seers if (part := parts.get(each)) is not None]
+        else:
+            if self._stamped:
+                after, until = self._seen_by(solution)
+                self._latest = max(self._latest, until)
+                held, seers = solution, range(after + 1, until + 1)
+            some = [each for each in parts.values() if each.number in seers]
         key = None if self._key is None else self._key(solution)
-        seen = row, after, until
-        sign = 1 if count > 0 else -1
         for _ in range(abs(count)):
-            self._arrived += count > 0
-            new = (self._arrived if key is None else key, row, self._arrived, after, until)
-            for copies, some_parts in holders:
-                own = copies.setdefault(seen, [])
-                if sign > 0:
-                    own.append(entry := (own[0][0], *new[1:]) if own and key is None else new)
-                else:
-                    entry = own.pop()
-                    if not own:
-                        del copies[seen]
-                for part in some_parts:
-                    if part.all or entry <= part.best[-1]:
-                        self._move(entry, sign, part)
+            if count > 0:
+                self._arrived = arrived = self._arrived + 1
+                entry = (arrived if key is None else key, row, arrived, seers)
+                self._entries[arrived] = entry
+                self._copies.setdefault(held, []).append(entry)
+            else:
+                entry = self._first(self._copies[held], seers)
+                del self._entries[entry[2]]
+                if not self._copies[held]:
+                    del self._copies[held]
+            for part in some:
+                if part.all or entry <= part.best[-1]:
+                    self._move(entry, 1 if count > 0 else -1, part)
+
+    def _first(self, own: list[_Entry], seers: _Seers) -> _Entry:
+        """Take the first of some copies that these queries see, and no others that are left."""
+        if len(own) == 1 or own[0][3] == seers:
+            return own.pop(0)
+        left = self._slices.keys()
+        return own.pop([left & each[3] for each in own].index(left & seers))
 
     def _move(self, entry: _Entry, sign: int, part: _Part) -> None:
         """Put a row into the order of a part, or take it from there."""
@@ -274,7 +293,7 @@ class Slices(Node):
             if self._fixed is not None:
                 for sign, some, others in ((-1, went, came), (1, came, went)):
                     for row in self._new(some.values(), others.values()):
-                        self.emit((*row, part.after, part.number), sign)
+                        self.emit(self._seen(row, part), sign)
                 continue
             if self._leaving:
                 came, went = went, came

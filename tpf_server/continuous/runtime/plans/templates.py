@@ -58,9 +58,10 @@ class Template:
         groups: there are groups below the comparisons, or other operators with a state.
         stamped: what queries see of these by stamps can be told (see `StampedGroups`, `Newest`,
             `Slices`).
-        ordered: there is an ORDER BY.
+        slices: stamps tell who sees which rows of an order that all have (see `Slices`).
         slice: OFFSET and LIMIT, if any.
         width: of the window, in milliseconds, where that was taken out.
+        later: what could tell it from an equal one that came earlier.
     """
 
     key: object
@@ -70,7 +71,8 @@ class Template:
     slice: tuple[int, int | None] | None = None
     width: int | None = None
     stamped: bool = False
-    ordered: bool = False
+    slices: bool = False
+    later: tuple[int, ...] = ()
 
     def opens(self, numbers: Collection[int]) -> bool:
         """True if instances with these constants may be added later.
@@ -79,7 +81,7 @@ class Template:
         """
         constants = [number for number in numbers if number >= 0]
         if self.slice is not None and not constants:
-            return self.stamped and self.ordered
+            return self.slices
         return self.stamped or not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
@@ -91,6 +93,8 @@ _WIDTH: Final = -1
 """The number of the width of a window, among those of constants."""
 _SLICE: Final = -2
 """That of OFFSET and LIMIT together."""
+EQUAL: Final = -3
+"""That of nothing: queries are equal, but came at different times."""
 
 
 def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
@@ -110,16 +114,17 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         pattern = _with_bgp(pattern, _lifted(bgp, constants, None))
     matched = len(constants)
     groups = bgp is None or any(isinstance(each, Group) for each in walk(pattern))
-    # What there is without any element could not be given to who comes later. An order of groups
-    # goes where they are told apart: they are not above a HAVING.
-    if not asks and not (groups and sliced) and query.waits_for_elements(pattern):
+    # What there is without any element could not be given to who comes later.
+    lifts = not asks and query.waits_for_elements(pattern)
+    if lifts:
         pattern = _comparing(pattern, constants, None)
-    stamped, ordered = _shows_stamps(pattern), _ordered(pattern)
+    stamped = _shows_stamps(pattern)
     if bgp is not None:
         stamped = stamped or _stamped(pattern)
     elif asks or query.varies or (not policy.nets and _groups_elements(query, pattern)):
         # Windows of every stream do without stamps.
         stamped = False
+    slices = stamped and _slices(pattern)
     if sliced is not None:
         pattern = replace(sliced, input=pattern)
     width = None
@@ -127,7 +132,10 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         width = _passing_width(query, bgp)
     windows = query.windows if width is None else _at_once(query.windows)
     key = replace(query.query, pattern=pattern), windows
-    return Template(key, tuple(constants), matched, groups, part, width, stamped, ordered)
+    later: tuple[int, ...] = ()
+    if slices if sliced else stamped and lifts:
+        later = (_SLICE if sliced else EQUAL,)
+    return Template(key, tuple(constants), matched, groups, part, width, stamped, slices, later)
 
 
 def _groups_elements(query: ContinuousQuery, pattern: Pattern) -> bool:
@@ -144,8 +152,10 @@ def _groups_elements(query: ContinuousQuery, pattern: Pattern) -> bool:
     )
 
 
-def _ordered(pattern: Pattern) -> bool:
-    return isinstance(pattern.input if isinstance(pattern, Project) else pattern, OrderBy)
+def _slices(pattern: Pattern) -> bool:
+    """True where rows have an order; what comes again for some alone has none by its arrival."""
+    ordered = isinstance(pattern.input if isinstance(pattern, Project) else pattern, OrderBy)
+    return ordered or _keeps_stamps(pattern, absence=False)
 
 
 def _stamped(pattern: Pattern) -> bool:
@@ -198,9 +208,11 @@ def _keeps_stamps(pattern: Pattern, *, absence: bool) -> bool:
         case Group(_, keys):
             return absence and bool(keys) and _stamped(pattern)
         case Slice(inner, _, _, ()):
-            return absence and _ordered(inner) and _shows_stamps(inner)
+            return absence and _slices(inner) and _shows_stamps(inner)
         case Project(inner):
             return _keeps_stamps(inner, absence=absence)
+        case Distinct(inner):
+            return absence and _keeps_stamps(inner, absence=False)
         case Minus(left, right, ()) | LeftJoin(left, right, None):
             return absence and _keeps_stamps(left, absence=True) and _beside(left, right)
     return False
@@ -247,6 +259,9 @@ def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int]
             )
             assert whole is not None
             return Filter(_comparing(inner, constants, numbers), whole)
+    if numbers is not None and EQUAL in numbers:
+        apart = Filter(pattern, VariableRef(lifted_variable(EQUAL)))
+        return Project(apart, in_scope(pattern)) if isinstance(pattern, Distinct) else apart
     return pattern
 
 
@@ -299,7 +314,7 @@ def common_query(
     bgp = _only_bgp(pattern)
     if bgp is not None:
         pattern = _with_bgp(pattern, _lifted(bgp, constants, numbers))
-    matched = [number for number in numbers if number < len(constants)]
+    matched = [number for number in numbers if 0 <= number < len(constants)]
     pattern = _comparing(pattern, constants, numbers)
     compares = len(matched) < len(numbers)
     pattern = _apart(pattern, below=bool(matched) or not compares)
