@@ -319,8 +319,7 @@ class PlanRegistry:
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
         self._plan_of: dict[Delivery, Plan] = {}
         self._templates: dict[object, list[MemberPlan]] = {}
-        self._alike: dict[object, Plan] = {}
-        self._known_as: dict[Plan, list[object]] = {}
+        self._known_as: dict[Plan, object] = {}
 
     def add(self, registered: RegisteredQuery, policy: Semantics) -> None:
         """Give a query a plan, shared with equal ones (but for constants) if it feeds no stream.
@@ -335,16 +334,11 @@ class PlanRegistry:
         if alone or not self._share:
             self._new_plan(registered, query, policy, frozenset())
             return
-        same = (query.query, query.windows, policy)
         template = registered.template = template_of(query, policy)
-        alike = self._alike.get(same)
-        if alike is not None and alike.unused and not alike.delivery.taken:
-            self._own(registered, alike, self._watermark.next())
-            return
         key = (template.key, policy)
         if not self._join_members(registered, policy, template, key):
-            plan = self._alike[same] = self._new_plan(registered, query, policy, frozenset())
-            self._known_as[plan] = [same, key]
+            plan = self._new_plan(registered, query, policy, frozenset())
+            self._known_as[plan] = key
             self._templates.setdefault(key, []).append(MemberPlan(template, None, plan))
 
     def _join_members(
@@ -358,8 +352,8 @@ class PlanRegistry:
         if not members:
             return False
         for first, numbers, plan in members:
-            open_ = numbers is not None and (plan.opens or plan.unused)
-            if open_ and set(differing(first, template)) <= set(numbers or ()):
+            takes = plan.unused and not (numbers is None and plan.delivery.taken)
+            if (plan.opens or takes) and set(differing(first, template)) <= set(numbers or ()):
                 self._add_instance(registered, plan, template, numbers or ())
                 return True
         # As long as nothing has come, the one that is there already stays the only other one.
@@ -386,7 +380,7 @@ class PlanRegistry:
         query, variables = common_query(registered.query, lifted)
         shared = self._new_plan(None, query, policy, variables, opens=opens)
         members.append(MemberPlan(template, lifted, shared))
-        self._known_as[shared] = [key]
+        self._known_as[shared] = key
         self._add_instance(registered, shared, template, lifted)
         return True
 
@@ -478,13 +472,11 @@ class PlanRegistry:
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
                 deliveries.remove(plan.delivery)
-        for key in self._known_as.pop(plan, ()):
-            if self._alike.get(key) is plan:
-                del self._alike[key]
-            members = self._templates.get(key, [])
-            members[:] = [each for each in members if each.plan is not plan]
-            if not members:
-                self._templates.pop(key, None)
+        key = self._known_as.pop(plan, None)
+        members = self._templates.get(key, [])
+        members[:] = [each for each in members if each.plan is not plan]
+        if not members:
+            self._templates.pop(key, None)
         for window, _ in plan.leaves.subscriptions:
             if not window.consumers:
                 self._windows.drop(window)

@@ -325,7 +325,6 @@ def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list
     for engine in engines:
         assert not engine.ticks.plans.plans
         assert not engine.ticks.plans._templates
-        assert not engine.ticks.plans._alike
         assert not len(engine.ticks.windows)
     return emitted, spared
 
