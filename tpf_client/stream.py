@@ -373,7 +373,7 @@ class Stream(Updates):
 
 
 def _html(update: Update) -> str:
-    """The whole answer as a table, and below it what is to be known of it."""
+    """The answer as a table, and what is known of it."""
     from html import escape  # not in a browser tab
 
     if update.form == "ASK":

@@ -295,7 +295,7 @@ def _failure(*looks: _Usages) -> type[MeasurementError]:
 
 
 def _peak(now: _Usages, before: _Usages) -> float:
-    """Return percent of the cores; or of its one core, where a client's process took more of it."""
+    """Percent of the cores; of one client's core where that is more."""
     shares = _shares(now, before)
     used = sum(shares[side] or 0 for side in SIDES) + now[3].since(before[3]).percent_of_core
     each = [one.since(other).percent_of_core for one, other in zip(now[2], before[2], strict=True)]

@@ -379,7 +379,7 @@ def _costly(results: Results, rate: str) -> Iterator[items.Finding]:
 
 
 def _cost(chosen: Results, query: str) -> float:
-    """Return the most that a client of a query took, in % of a core, where it was complete."""
+    """The most of complete clients, in % of a core."""
     return max(
         (
             float(row["clients_percent"]) / float(row["instances"])
@@ -391,7 +391,7 @@ def _cost(chosen: Results, query: str) -> float:
 
 
 def _exceeds(row: Mapping[str, str], results: Results) -> bool:
-    """True if so many clients take more than the machine has, by what fewer of them took."""
+    """True if so many clients need more than the machine has, by what fewer took."""
     alike = results.where(mode=row["mode"], rate=row["rate"])
     return _cost(alike, row["query"]) * float(row["instances"]) > boards.BUSY * float(row["cores"])
 

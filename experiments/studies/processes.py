@@ -384,7 +384,7 @@ def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
 
 
 def _ticks(order: Mapping[str, Any]) -> Iterator[Mapping[str, Sequence[Sequence[Quad]]]]:
-    """Yield the elements of each tick by stream: renewals of a board, or readings of sensors."""
+    """Renewals of a board, or readings of sensors, by stream."""
     for tick in order.get("ticks", ()):
         yield {sensor: [[Quad(*quad) for quad in quads]] for sensor, quads in tick.items()}
     if "departures" in order:

@@ -261,7 +261,7 @@ def query(
 
 
 def _datasets_at(client: Client, url: str, name: str) -> Iterator[tuple[str, int | None, str]]:
-    """Yield URL, number of facts and title of the datasets of a server, or of one."""
+    """URL, number of facts and title."""
     try:
         page = client.fetcher.get(Request(url))
         if page.metadata.form is not None:

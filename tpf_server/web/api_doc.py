@@ -225,7 +225,7 @@ def _address(base: str, resource: Resource) -> dict[str, Any]:
 
 
 def _collection(endpoint: Endpoint, base: str) -> dict[str, Any]:
-    """Return a dataset or a view, with its form and the URL to publish at."""
+    """A dataset or a view."""
     from hydra_python_core import doc_writer as hydra
 
     form: dict[str, Any] = hydra.HydraIriTemplate(

@@ -130,7 +130,7 @@ class HtmlWriter:
         )
 
     def _asked(self, endpoint: Endpoint, text: str) -> str:
-        """Return the URL at which the page of queries asks a query; empty: there is none."""
+        """The URL of the query page for a query; empty: there is none."""
         page = self._query_page and urljoin(_root(endpoint), self._query_page)
         return page and f"{page}#{urlencode({'query': text}, quote_via=quote)}"
 
@@ -210,7 +210,7 @@ class HtmlWriter:
         return groups
 
     def _history(self, query: PinnedRequest) -> list[dict[str, object]]:
-        """Return the values of the intervals of each fact about a subject, and a time line."""
+        """Each fact about a subject with its intervals, and a time line."""
         endpoint, live, snapshot = query.endpoint, query.endpoint.dataset.live, query.snapshot
         if live is None or snapshot is None:
             return []

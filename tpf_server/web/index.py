@@ -130,7 +130,7 @@ def _dataset(entry: _CatalogEntry) -> Iterator[Triple]:
 
 
 def _live_parts(entry: _CatalogEntry) -> Iterator[Triple]:
-    """Describe what of a dataset is live: predicates, kinds of labels, how often facts change."""
+    """Predicates, kinds of labels, how often facts change."""
     endpoint, tmp = entry.endpoint, entry.endpoint.vocabulary
     if entry.live is None:
         return

@@ -208,7 +208,7 @@ class MultiwayJoin(Node):
         self._release(each)
 
     def _choose(self, start: int) -> None:
-        """All steps of a row see the same sizes, so the order is fixed at its start."""
+        """Sizes are those at the start of a row, for all its steps."""
         each = self.inputs[start]
         others = [number for number in range(len(self.inputs)) if number != start]
         sizes = [self.inputs[number].size for number in others]

@@ -294,7 +294,7 @@ class TickQueries:
         return self.windows.next_gone(before, streams) if plans.ticking.netting else before
 
     def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
-        """Move streams that are behind to the time of the engine, or to an instant before it."""
+        """Move streams that are behind to the engine's time, or to an earlier instant."""
         self._pass_until(min(at, self.clocks.front + 1), streams)
         if at > self.clocks.front:
             self._move_to(streams, self.clocks.front)

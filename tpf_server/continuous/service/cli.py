@@ -438,7 +438,7 @@ def _play(
     steps: Iterable[ElementError | None],
     output: ReplayOutput,
 ) -> tuple[int, int]:
-    """Play to the end while all queries run; return how many steps were made and left out."""
+    """Play while all queries run; return the steps made and left out."""
     check: Callable[[], None] = partial(cast("Any", engine.check_running), started)
     if isinstance(output, ArrowFile):
         output.begin(*started)

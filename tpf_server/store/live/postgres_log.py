@@ -283,7 +283,7 @@ def _make(connection: _Connection, schema: str) -> None:
 
 
 def _begin(connection: _Connection) -> int:
-    """Begin to write; return the number of the newest batch in the same round trip."""
+    """Begin to write; return the newest batch's number (one round trip)."""
     results = connection.execute(
         "BEGIN; SELECT 1 FROM settings WHERE name = 'format' FOR UPDATE; "
         # Sees what was committed while the lock was waited for: a statement of its own.

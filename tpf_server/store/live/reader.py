@@ -575,7 +575,7 @@ class Reader:
     def _view(
         self, numbers: NumberPattern, snapshot: Snapshot
     ) -> tuple[_PatternView, set[int] | None]:
-        """Return the view of a pattern and the slots to read, unless it is too far away."""
+        """The view and the slots to read, unless that is too far away."""
         view = self._views.get(numbers, snapshot)
         touched = view.behind(snapshot)
         if touched is None:

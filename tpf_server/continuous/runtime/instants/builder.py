@@ -564,10 +564,7 @@ class CsparqlBuilder(Builder):
         self.leaves.check_product(alone)
 
     def _folded(self, pattern: Pattern) -> Pattern:
-        """Move single static patterns beside what they join.
-
-        There they are looked up; alone, all their triples would be copied.
-        """
+        """Move single static patterns to what they join: there they are looked up, not copied."""
         single: list[algebra.BGP] = []
         blocks: list[Pattern] = []
         conditions: list[Expression] = []

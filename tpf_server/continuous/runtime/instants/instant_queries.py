@@ -265,7 +265,7 @@ class EvaluationPlanner:
         make: Callable[[OperatorGraph], T],
         parts: PartedQuery | None = None,
     ) -> T:
-        """Make a plan; one that is not separated where a static part is too large alone."""
+        """Make a plan; not a separated one where a static part is too large alone."""
 
         def made(*, separated: bool) -> T:
             graph = self._initial(query, separated=separated)
@@ -615,7 +615,7 @@ class InstantQueries:
             self.timetable.look(registered)
 
     def _report(self, trigger: Trigger, at: int) -> None:
-        """Answer the queries of a trigger that arrivals moved, as far as there is something new."""
+        """Answer the queries of a trigger, where there is something new."""
         instant = trigger.instant(at)
         if not trigger.holds(instant):
             return

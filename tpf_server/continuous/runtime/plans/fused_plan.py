@@ -1,7 +1,7 @@
 """A plan whose windows, groups and order are one state while records come in batches.
 
-It is for queries that group the records of windows and show the first groups (see `plan_shape`). No
-row becomes a solution, and operators are asked only where the answer may have changed.
+It is for queries that show the first groups of windows' records (see `plan_shape`). No row becomes
+a solution; operators are asked where the answer may have changed.
 """
 
 from collections import Counter

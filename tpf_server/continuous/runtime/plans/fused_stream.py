@@ -1,8 +1,8 @@
 """Give batches of records to all plans of an engine, one row after the other.
 
 Every plan takes a row before its changes are emitted, and these come before the next row. The state
-begins where all windows are empty; at anything but a batch that it can take, the operators get the
-rows, and keep them until the windows are empty.
+begins with empty windows; at anything but a batch that it can take, the operators get the rows, and
+keep them until the windows are empty.
 """
 
 from collections import deque

@@ -51,10 +51,7 @@ from tpf_server.continuous.runtime.windows.window_input import WindowInput
 
 
 class EmittingGroup(Node):
-    """Groups whose row is there once for each solution of their last tick.
-
-    This is the way of the original engine.
-    """
+    """Groups whose row is there once for each solution of their last tick, as originally."""
 
     def __init__(self, upstream: Node, how: Grouping) -> None:
         super().__init__(how.schema, how.certain, monotone=False)

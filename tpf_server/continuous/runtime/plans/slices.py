@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
@@ -130,7 +130,7 @@ class Slices(Node):
         self._column = upstream.schema.index(INSTANCE) if apart else None
         self._stamped = not apart and any(map(hidden_stamp, upstream.schema))
         self._seen_by = seen_by(upstream.schema)
-        self._arrived = self._settled = self._latest = 0
+        self._arrived = self._settled = self._latest = self._dropped = 0
         self._entries: dict[int, _Entry] = {}
         # By the row, or by all that tells it from others that other queries see.
         self._copies: dict[Solution, list[_Entry]] = {}
@@ -182,6 +182,19 @@ class Slices(Node):
         if not part.slices:
             del self._parts[part.number]
         part.reach()
+        self._dropped += self._column is not None
+        if self._dropped > len(self._slices):
+            self._drop_unseen()
+
+    def _drop_unseen(self) -> None:
+        """Forget rows that were for queries that have ended: nobody says when they go."""
+        self._dropped, left = 0, self._slices.keys()
+        for held, own in tuple(self._copies.items()):
+            for each in [each for each in own if left.isdisjoint(each[3])]:
+                own.remove(each)
+                del self._entries[each[2]]
+            if not own:
+                del self._copies[held]
 
     def settle(self, number: int) -> None:
         """Note that queries up to this one see all rows, from now on."""
@@ -224,7 +237,7 @@ class Slices(Node):
 
     def _push(self, solution: Solution, count: int) -> None:
         row, parts = self._row(solution), self._parts
-        held, seers = row, _EVERYBODY
+        held, seers = row, cast("_Seers", _EVERYBODY)
         if self._column is not None:
             numbers: Any = solution[self._column]
             if not isinstance(numbers, tuple):

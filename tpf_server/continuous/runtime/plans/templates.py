@@ -1,11 +1,11 @@
 """Templates: the common part of queries that differ in constants only.
 
-Differing subjects and objects of triple patterns become variables, and a table of instances is
-joined in, so an arrival costs as many instances as match it. That is done where the instances do
-not disturb each other: in a basic graph pattern under filters, BIND, grouping by keys, projection
-and DISTINCT. Constants in comparisons of the last FILTER or HAVING are lifted too (see `Dispatch`),
-whatever is below. Queries of any kind that differ in OFFSET and LIMIT alone share one order; with
-other differences, each has its own (see `Slices`).
+Differing subjects and objects of triple patterns become variables, joined with a table of
+instances, so an arrival costs as many instances as match it: in a basic graph pattern under
+filters, BIND, grouping by keys, projection and DISTINCT. Constants in comparisons of the last
+FILTER or HAVING are lifted too (see `Dispatch`), whatever is below. Queries that differ in OFFSET
+and LIMIT alone share one order; with other differences, each has its own (see `Slices`). Equal
+ones that came at different times are told apart by what they have seen (see `Watermark`).
 
 Where solutions come of one triple of a stream, and only additions are emitted, queries that differ
 in RANGE share a plan: the content of their windows meets nothing that comes later.
@@ -139,10 +139,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
 
 
 def _groups_elements(query: ContinuousQuery, pattern: Pattern) -> bool:
-    """True for groups of rows of several elements.
-
-    Such a group is cut where others have seen its row already.
-    """
+    """True for groups of rows of several elements: these are cut where others saw their row."""
     return any(
         sum(query.window_of(each.graph) is not None for each in bgp.patterns) > 1
         for group in walk(pattern)
@@ -219,7 +216,7 @@ def _keeps_stamps(pattern: Pattern, *, absence: bool) -> bool:
 
 
 def _beside(left: Pattern, right: Pattern) -> bool:
-    """True where all that two patterns share is bound on both sides, and the right stands alone."""
+    """True where what two patterns share is bound in both, and the right stands alone."""
     shared = set(in_scope(left)) & set(in_scope(right))
     return (
         shared <= always_bound(left) & always_bound(right)

@@ -86,10 +86,10 @@ RECOMPUTED = {
 """Each differs in the windows too, if it is told to."""
 QUERIES = RECOMPUTED | {
     "types": f"SELECT ?a ?v {{ {VALUES} FILTER(?v > @T) }}",
-    # Of one pattern: which of the rows that a join makes at once are the first is for nobody to say.
+    # Which of the rows that a join makes at once are the first is for nobody to say.
     "the first that came": f"SELECT ?a {{ {VALUES} BIND(STR(?v) AS ?w) }} @SLICE",
-    "some that came first, beside others": f"SELECT ?a ?b ?v {{ {ONE} {{ SELECT ?a ?v {{ {VALUES} }}"
-    " LIMIT 3 } } ORDER BY ?b ?a ?v @SLICE",
+    "some that came first, beside others": f"SELECT ?a ?b ?v {{ {ONE} {{ SELECT ?a ?v"
+    f" {{ {VALUES} }} LIMIT 3 }} }} ORDER BY ?b ?a ?v @SLICE",
     "some that are filtered": f"SELECT ?v {{ {VALUES} FILTER(?v >= @C) }} @SLICE",
     "between": f"SELECT ?a ?v {{ {VALUES} FILTER(?v >= @T && ?v < @D) }}",
     "a term": f"SELECT ?a ?b {{ {ONE} FILTER(?b = @N) }}",
@@ -200,9 +200,10 @@ LATE = {
     " FILTER(?n > %d) }",
     "the same": "SELECT ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b }"
     " FILTER NOT EXISTS { STREAM <urn:s1> [NOW] { ?b <urn:p> ?c } } }",
-    "the same groups": "SELECT ?b (COUNT(*) AS ?n) { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } }"
-    " GROUP BY ?b",
-    "the same that came first": "SELECT ?b { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } } LIMIT 2",
+    "the same groups": "SELECT ?b (COUNT(*) AS ?n) { STREAM <urn:s1> [RANGE 9ms]"
+    " { ?a <urn:p> ?b } } GROUP BY ?b",
+    "the same that came first": "SELECT ?b { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } }"
+    " LIMIT 2",
     "the same first ones": "SELECT ?b ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } }"
     " ORDER BY ?b ?a LIMIT 3",
     "distinct": "SELECT DISTINCT ?b { STREAM <urn:s1> [RANGE 8ms SLIDE 2ms] { ?a <urn:p> ?b } }",

@@ -1,8 +1,10 @@
 """The cost of an arrival, counted in calls and indexes."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from functools import partial
 from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.continuous_engine import Engine, EngineSettings
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.plans import slices
+from tpf_server.continuous.runtime.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.runtime.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 from tpf_server.continuous.runtime.static.static_rows import evaluate_static
@@ -382,7 +385,9 @@ def test_an_offset_costs_where_its_rows_change() -> None:
 
 
 @pytest.mark.parametrize("queries", [1, 3])
-@pytest.mark.parametrize("order", ["", "ORDER BY ?n", "ORDER BY ?n OFFSET 4"])
+@pytest.mark.parametrize(
+    "order", ["LIMIT 5", "OFFSET 4", "ORDER BY ?n LIMIT 5", "ORDER BY ?n OFFSET 4 LIMIT 5"]
+)
 def test_first_rows_that_leave_first_cost_little_in_a_large_window(
     order: str, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,19 +400,64 @@ def test_first_rows_that_leave_first_cost_little_in_a_large_window(
         looked_at += len(rows)
         return nsmallest(size, rows, key)
 
+    def taken(rows: Iterable[Any], most: int) -> Iterator[Any]:
+        nonlocal looked_at
+        for each in islice(rows, most):
+            looked_at += 1
+            yield each
+
+    def windowed(rows: Iterator[Any], *bounds: Any) -> Any:
+        return taken_window(taken(rows, sys.maxsize), *bounds)
+
+    taken_window = client_order.window
     for module in (slices, client_order):
         monkeypatch.setattr(module, "nsmallest", counting)
+    monkeypatch.setattr(slices, "islice", taken)
+    monkeypatch.setattr(client_order, "window", windowed)
     window = "STREAM <urn:s> [RANGE 2s] { ?who :at ?n }"
     engine = Engine()
     for number in range(queries):
         engine.register(
-            f"{_PREFIX} SELECT ?who ?n {{ {window} FILTER(?n > {number}) }} {order} LIMIT 5",
+            f"{_PREFIX} SELECT ?who ?n {{ {window} FILTER(?n > {number}) }} {order}",
             _ignore,
         )
     for at in range(1000, 7000):
         instant = f'"{at}"^^<http://www.w3.org/2001/XMLSchema#integer>'
         engine.push("<urn:s>", (f"<urn:p{at % 7}>", "<urn:at>", instant), at)
     assert looked_at <= 20 * 6000 * queries
+
+
+def test_rows_of_queries_that_ended_are_forgotten() -> None:
+    """Of queries that share an order, also where nobody else sees their rows."""
+    engine = Engine()
+    window = "STREAM <urn:s> [RANGE 1s] { ?who :at ?n }"
+
+    def registered(least: int) -> RegisteredQuery:
+        text = f"{_PREFIX} SELECT ?who {{ {window} FILTER(?n > {least}) }} LIMIT 3"
+        return engine.register(text, _ignore)
+
+    at = 0
+
+    def push() -> None:
+        nonlocal at
+        at += 1
+        value = f'"{at % 99 + 100}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        engine.push("<urn:s>", ("<urn:p>", "<urn:at>", value), at)
+
+    kept = []
+    for least in (9_000, 9_500, 9_900):
+        kept.append(registered(least))
+        push()
+    for number in range(100):
+        query = registered(number)
+        for _ in range(10):
+            push()
+        query.close()
+    shared = [each.flow.nodes[-1] for each in engine.ticks.plans.plans]
+    held = [len(each._entries) for each in shared if isinstance(each, slices.Slices)]
+    assert held
+    assert max(held) <= 50
+    assert all(each.state == "running" for each in kept)
 
 
 DUE = {
