@@ -179,7 +179,7 @@ def _freshness(
 def _age(
     query: PinnedRequest, chosen: Chosen, environ: WSGIEnvironment, made: int | None
 ) -> list[tuple[str, str]]:
-    """Return how old a page is that was made at this instant, for who asks."""
+    """How old a page of this instant is, for who asks."""
     asked = _TIMED in environ.get("HTTP_CACHE_CONTROL", "") and not _is_html(chosen)
     if not asked or made is None or query.snapshot is None or query.request.snapshot is not None:
         return []

@@ -54,6 +54,7 @@ class Delivery:
     `wake` is called with this delivery when there is something to emit.
 
     Attributes:
+        repeats: all is emitted at each arrival and multiple of a slide.
         silent: nothing is emitted where there are no rows.
         whole: all of the result is emitted each time.
         visible: maps a solution to the part that a reader sees; ``None``: all of it.
@@ -75,7 +76,9 @@ class Delivery:
         self.awake = False
         self.taken = False
         self.whole = semantics.relation in ("rstream", "answer")
-        self.silent = semantics.relation != "rstream"
+        self.repeats = semantics.relation == "rstream"
+        self.silent = True
+        self._asked = False
         self._nets = semantics.nets
         self.push: Callable[[Solution, int], None] = (
             self._push_change if semantics.nets else self._push_derived
@@ -84,12 +87,12 @@ class Delivery:
     def _push_derived(self, solution: Solution, count: int) -> None:
         if count > 0 and self._phase.inserting:
             if not self.awake:
-                self.rouse()
+                self._rise()
             self._derived.append((solution, count))
 
     def _push_change(self, solution: Solution, count: int) -> None:
         if not self.awake:
-            self.rouse()
+            self._rise()
         self._changes[solution] = self._changes.get(solution, 0) + count
 
     def takes(self) -> bool:
@@ -97,6 +100,11 @@ class Delivery:
         return self._nets or self._phase.inserting
 
     def rouse(self) -> None:
+        """Emit, changed or not."""
+        self._asked = True
+        self._rise()
+
+    def _rise(self) -> None:
         if not self.awake:
             self.awake = True
             self._wake(self)
@@ -118,9 +126,9 @@ class Delivery:
                 return [(row, count) for row, count in changes.items() if count > 0], False
             case "dstream":
                 return [(row, -count) for row, count in changes.items() if count < 0], True
-        if self._relation == "answer":
-            # An answer in which nothing is left is told, too.
-            self.silent = not self._differs(changes)
+        # An answer in which nothing is left is told, too.
+        asked, self._asked = self._asked, False
+        self.silent = not (asked or self._differs(changes))
         whole = self._whole
         for row, count in changes.items():
             total = whole.get(row, 0) + count

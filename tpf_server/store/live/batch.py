@@ -176,7 +176,7 @@ def spans(withdrawn: Iterable[Fact], now: int, key: FactKey) -> Withdrawals:
 
 
 def _cut(version: Version, cuts: Sequence[tuple[int, int]]) -> Iterator[Version]:
-    """Return what is left of an interval; the version itself where no cut meets it."""
+    """What is left of an interval; itself where no cut meets it."""
     first = bisect_right(cuts, version.start, key=itemgetter(1))
     if first == len(cuts) or cuts[first][0] >= version.end:
         yield version

@@ -385,7 +385,7 @@ class Fusion:
     def added(self, plan: Plan) -> None:
         self._change()
         # A query that emits at every arrival is asked at every one.
-        refusal = self._refusal or (None if plan.delivery.silent else EVERY)
+        refusal = self._refusal or (EVERY if plan.delivery.repeats else None)
         shape = None if refusal else plan_shape(plan)
         if shape is not None:
             self._fused[plan] = FusedPlan(plan, shape)

@@ -253,7 +253,7 @@ class TickingPlans:
             self.plans.append(plan)
         if plan.nets:
             self.netting.append(plan)
-        if plan.slides and not plan.delivery.silent:
+        if plan.slides and plan.delivery.repeats:
             self.repeating.append(plan)
 
     def remove(self, plan: Plan) -> None:
@@ -415,7 +415,7 @@ class PlanRegistry:
         self._holders.add(plan)
         self.ticking.add(plan)
         self.fusion.added(plan)
-        if not delivery.silent:
+        if delivery.repeats:
             self.repeating.append(delivery)
         return plan
 

@@ -251,6 +251,9 @@ class Slices(Node):
                 self._latest = max(self._latest, until)
                 held, seers = solution, range(after + 1, until + 1)
             some = [each for each in parts.values() if each.number in seers]
+        if count < 0 and not some and held not in self._copies:
+            # The queries that it was for have ended.
+            return
         key = None if self._key is None else self._key(solution)
         for _ in range(abs(count)):
             if count > 0:

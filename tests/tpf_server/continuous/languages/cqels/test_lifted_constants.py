@@ -81,6 +81,9 @@ RECOMPUTED = {
     "groups of itself": f"SELECT ?a ?b ?n {{ {ONE} {{ SELECT ?b (COUNT(*) AS ?n) {{ {ONE} }}"
     " GROUP BY ?b } FILTER(?n > @C) }",
     "decided by others": f"SELECT ?b {{ {TWO} FILTER(IF(EXISTS {{ {ONE} }}, ?c, 1) >= @C) }}",
+    "groups of a join": f"SELECT ?b (COUNT(*) AS ?n) {{ {ONE} {TWO} }} GROUP BY ?b",
+    "one group": f"SELECT (COUNT(*) AS ?n) (MAX(?b) AS ?m) {{ {ONE} FILTER(?a != <urn:n2>) }}",
+    "one group of a join": f"SELECT (SUM(?c) AS ?n) {{ {ONE} {TWO} }}",
     "all of them": f"SELECT (COUNT(?a) AS ?n) {{ {ONE} }} HAVING(COUNT(?a) >= @C)",
 }
 """Each differs in the windows too, if it is told to."""
@@ -145,6 +148,7 @@ def test_queries_together_emit_as_each_alone(kind: str) -> None:
 
 @examples(15)
 @given(RANDOM)
+@example(Random(1065939))
 @example(Random(90001780))
 @example(Random(90001621))
 @example(Random(90001646))

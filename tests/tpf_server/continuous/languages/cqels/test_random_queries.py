@@ -59,6 +59,7 @@ NEAR: set[Triple] = {
 
 @examples(30)
 @given(RANDOM)
+@example(Random(3319325))
 @example(Random(28841758))
 @example(Random(3005773))
 def test_differences(random: Random) -> None:
