@@ -271,7 +271,7 @@ class Slices(Node):
                     self._move(entry, 1 if count > 0 else -1, part)
 
     def _first(self, own: list[_Entry], seers: _Seers) -> _Entry:
-        """Take the first of some copies that these queries see, and no others that are left."""
+        """Take the first of the copies that these queries see, and no others left."""
         if len(own) == 1 or own[0][3] == seers:
             return own.pop(0)
         left = self._slices.keys()
