@@ -179,7 +179,7 @@ def _extrapolated(loads: Results) -> Iterator[items.Finding]:
 
 
 def _at_ten_times(points: Sequence[items.Point]) -> float:
-    """See the line of the last two points."""
+    """The value at ten times the last x, by the last two points."""
     (x1, y1), (x2, y2) = ((float(point.x), point.y) for point in points[-2:])
     return y2 + (y2 - y1) / (x2 - x1) * 9 * x2
 

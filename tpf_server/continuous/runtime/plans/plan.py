@@ -417,8 +417,8 @@ class Plan:
         self._began = self._positions()
         # Of queries that came late: where the windows were then.
         self._late: dict[int, list[int]] = {}
-        self.follows = bool(self._began) and not query.varies
-        self.follows = self.follows and _follows(query.query, joins=len(self._began) > 1)
+        follows = _follows(query.query, joins=len(self._began) > 1)
+        self.follows = bool(self._began) and not query.varies and follows
 
         # The nodes stand in their order; only paths of any length feed back.
         self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
@@ -93,7 +93,7 @@ class Slices(Node):
     """Slice rows for each query; the column `INSTANCE` holds the numbers of the queries.
 
     Where rows have that column already, or stamps (see `Watermark`), queries see different rows.
-    Of equal rows the first one goes first.
+    Of equal rows the first goes first.
 
     Args:
         key: of the order; ``None``: that of arrival.
@@ -187,7 +187,7 @@ class Slices(Node):
             self._drop_unseen()
 
     def _drop_unseen(self) -> None:
-        """Forget rows that were for queries that have ended: nobody says when they go."""
+        """Forget rows of queries that have ended: nobody says when they go."""
         self._dropped, left = 0, self._slices.keys()
         for held, own in tuple(self._copies.items()):
             for each in [each for each in own if left.isdisjoint(each[3])]:
@@ -237,7 +237,8 @@ class Slices(Node):
 
     def _push(self, solution: Solution, count: int) -> None:
         row, parts = self._row(solution), self._parts
-        held, seers = row, cast("_Seers", _EVERYBODY)
+        held = row
+        seers: _Seers = _EVERYBODY
         if self._column is not None:
             numbers: Any = solution[self._column]
             if not isinstance(numbers, tuple):
@@ -275,7 +276,8 @@ class Slices(Node):
         if len(own) == 1 or own[0][3] == seers:
             return own.pop(0)
         left = self._slices.keys()
-        return own.pop([left & each[3] for each in own].index(left & seers))
+        here = left & seers
+        return own.pop(next(at for at, each in enumerate(own) if left & each[3] == here))
 
     def _move(self, entry: _Entry, sign: int, part: _Part) -> None:
         """Put a row into the order of a part, or take it from there."""

@@ -150,7 +150,7 @@ def _groups_elements(query: ContinuousQuery, pattern: Pattern) -> bool:
 
 
 def _slices(pattern: Pattern) -> bool:
-    """True where rows have an order; what comes again for some alone has none by its arrival."""
+    """True where rows have an order, or come for all queries at once."""
     ordered = isinstance(pattern.input if isinstance(pattern, Project) else pattern, OrderBy)
     return ordered or _keeps_stamps(pattern, absence=False)
 
