@@ -8,7 +8,7 @@ is ahead of the present moves its own windows, and no others.
 
 import heapq
 import itertools
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from annotations.terms import Term
@@ -112,6 +112,10 @@ class StreamClocks:
         """The newest instant of elements or that was told."""
         return max([self.front, *(each.newest for each in self._streams.values())])
 
+    def newest_of(self, streams: Iterable[Term]) -> int:
+        """The newest instant of elements of these streams."""
+        return max([1 + self._before(each) for each in streams], default=NEVER)
+
     def passed(
         self, streams: Collection[Term], awaited: Collection[Term], told: int = NEVER
     ) -> int:
@@ -133,7 +137,7 @@ class StreamClocks:
 
     def _before(self, stream: Term) -> int:
         clock = self._streams.get(stream)
-        return NEVER if clock is None else clock.newest - 1
+        return NEVER - 1 if clock is None else clock.newest - 1
 
 
 class StreamPosition(NamedTuple):

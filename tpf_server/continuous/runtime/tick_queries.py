@@ -142,7 +142,6 @@ class TickQueries:
         self._emit_changes()
 
     def _emit_changes(self) -> None:
-        """Emit what neither an element nor time has changed."""
         front = self.clocks.front
         self._emit(0 if front == NEVER else front)
 
@@ -378,7 +377,6 @@ class TickQueries:
     # anything with the engine: emissions that it causes wait for their turn.
 
     def _emit(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
-        """Give emissions from the plans that may emit (`due`) to their queries."""
         outgoing = self._outgoing
         emissions = self.plans.emissions(due)
         nested, self._emitting = self._emitting, True

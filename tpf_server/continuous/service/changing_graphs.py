@@ -364,7 +364,6 @@ class RemoteService(RemoteGraph):
             yield from self._fragment(_expanded(template, variables, pattern))
 
     def _form_of_server(self) -> tuple[URITemplate, dict[str, str]] | None:
-        """Return the form of a fragment server; ``None`` for an endpoint."""
         try:
             quads = self._parsed(self._url)
         except RemoteGraphError:
@@ -411,7 +410,6 @@ def _expanded(template: URITemplate, variables: dict[str, str], pattern: QuadPat
 
 
 def _constructing(url: str, part: tuple[QuadPattern, ...]) -> str:
-    """Make the URL of a CONSTRUCT of joined patterns."""
     text = " . ".join(" ".join(pattern[:3]) for pattern in part)
     query = quote(f"CONSTRUCT {{ {text} }} WHERE {{ {text} }}", safe="")
     return f"{url}{'&' if urlsplit(url).query else '?'}query={query}"

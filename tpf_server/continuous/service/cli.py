@@ -242,8 +242,6 @@ class StreamReplay:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """Counts of a replay."""
-
     elements: int
     malformed: int
     late: int
@@ -380,7 +378,6 @@ EmittedT = TypeVar("EmittedT")
 
 
 def _ask_services(engine: Engine, queries: Iterable[ContinuousQuery | CsparqlQuery]) -> None:
-    """Read what services say now; warn of those that do not answer."""
     engine.asks = True
     clauses = (clause for query in queries for clause in query.services)
     for reason in asked_once(engine.static, clauses, SystemClock()):
@@ -438,7 +435,6 @@ def _play(
     steps: Iterable[ElementError | None],
     output: ReplayOutput,
 ) -> tuple[int, int]:
-    """Play while all queries run; return the steps made and left out."""
     check: Callable[[], None] = partial(cast("Any", engine.check_running), started)
     if isinstance(output, ArrowFile):
         output.begin(*started)

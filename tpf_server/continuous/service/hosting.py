@@ -458,7 +458,6 @@ class Hosting:
 
 
 def _last_segment(name: str) -> str | None:
-    """Shorten an IRI to a name for URLs; ``None``: nothing fits."""
     last = re.split(r"[/#]", name.rstrip("/#"))[-1]
     return last if _NAME.fullmatch(last) else None
 

@@ -222,7 +222,6 @@ class StreamReader(_Link):
 
 
 def _elements_of(text: str) -> list[Element]:
-    """Read an emission as elements: one for each graph."""
     result = read_json(text)
     rows = None
     if isinstance(result, dict):

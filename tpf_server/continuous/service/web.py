@@ -200,7 +200,6 @@ class _Views:
             authorize(request, self._settings.publish_token, "looking at streams and queries")
 
     def _seen(self, value: Mapping[str, Any], page: Callable[[], str]) -> Response:
-        """Answer with a value, or for people with a page."""
         response = html_answer(page()) if wants_html(request) else _json(value)
         response.headers["Cache-Control"] = "no-store"
         response.headers["Vary"] = "Accept"

@@ -438,7 +438,6 @@ class SharedPlan:
 
 
 def _with_bits(data: DataFrame, period: int, begin: str, end: str) -> DataFrame:
-    """Add `INSIDE`, of instants from that in the column ``first`` on."""
     before = (
         f"shiftleft(1L, CAST(greatest(0, least({_BITS}, "
         f"({{}} - first + {period - 1}) div {period})) AS int))"
@@ -673,7 +672,6 @@ class MicroBatches:
         return [_StreamCounts(*row) for row in rows.collect()]
 
     def _ends(self, queries: Sequence[WindowQuery]) -> dict[Term, int]:
-        """The timestamps of each stream that answered windows should have had."""
         ends: dict[Term, int] = {}
         for query in queries:
             for clause in query.graph.clauses if query.last is not None else ():

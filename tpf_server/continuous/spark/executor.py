@@ -37,8 +37,6 @@ from tpf_server.spark.session import JAVA_ENDED, ExecutorWatch, SparkSettings, j
 
 
 class _Arrived(NamedTuple):
-    """Triples of streams for a batch, and what was said of time."""
-
     triples: Mapping[Term, list[StreamedTriple]]
     told: int | None = None
     present: int | None = None
@@ -402,7 +400,6 @@ class SparkExecutor:
 
     @contextlib.contextmanager
     def _started(self) -> Iterator[Any]:
-        """Open the session with the first query; jobs start one by one."""
         with self._starting:
             if self._closed:
                 raise ContinuousError("the server stops")

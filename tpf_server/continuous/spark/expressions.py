@@ -323,7 +323,6 @@ def _effective(term: Column) -> Column:
 def _closure(
     expression: Expression, names: tuple[Variable, ...]
 ) -> Callable[[tuple[str | None, ...]], str | None]:
-    """Compile an expression over texts of terms, once in each worker."""
     dictionary = TermDictionary()
     now = value_of(
         Term(f'"{_EPOCH:%Y-%m-%dT%H:%M:%SZ}"^^<http://www.w3.org/2001/XMLSchema#dateTime>')

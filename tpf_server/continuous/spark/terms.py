@@ -161,7 +161,6 @@ def exact_number(term: Column) -> Column:
 
 
 def _digits(number: Column) -> Column:
-    """The lexical form of a number; what is between its quotes."""
     return sql.substring_index(sql.substr(number, sql.lit(2)), '"', 1)
 
 

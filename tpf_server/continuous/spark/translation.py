@@ -723,7 +723,6 @@ class Translation:
                 )
 
     def _for(self, expression: object, frame: Frame) -> Frame:
-        """Repeat rows for each query if an expression differs between them."""
         return frame.over((QUERY,)) if parameters_of(expression) else frame
 
     def _is_of_elements(self, pattern: Pattern) -> bool:
@@ -874,7 +873,6 @@ class Translation:
     # ------------------------------------------------------------------------ aggregation
 
     def _aggregated(self, pattern: Aggregated) -> Frame:
-        """Join aggregates with the solutions, as in the paper."""
         frame = self._for(pattern.aggregate, self.frame(pattern.input))
         names = [column(name) for name in pattern.keys if name in frame.schema]
         if not names and not frame.time:
@@ -971,6 +969,5 @@ def _rows_of_aggregate(pattern: Group, index: int, translation: Translation) -> 
 
 
 def _stands_alone(pattern: Pattern) -> bool:
-    """True where a pattern in EXISTS sees only bindings of its own."""
     simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(pattern))
     return simple and mentioned(pattern) <= always_bound(pattern)

@@ -101,8 +101,6 @@ def parse(text: str, base: str = BASE) -> CsparqlQuery:
 
 
 class _Clauses:
-    """The clauses of one query beyond SPARQL."""
-
     def __init__(self) -> None:
         self._streams: list[StreamClause] = []
         self._timestamps: list[tuple[Term | Variable | None, int]] = []

@@ -132,7 +132,6 @@ def _beginning(cursor: Cursor) -> int:
 
 
 def _duration(cursor: Cursor) -> int:
-    """Parse ``PT10S``, ``10 s``, ``10s``, or a number of milliseconds; in milliseconds."""
     begin = cursor.token.position
     if cursor.token.kind == "integer":
         number = cursor.whole_number("a duration")
@@ -249,8 +248,6 @@ def parse_report(text: str) -> ReportPolicy:
 
 
 class _Clauses:
-    """The clauses of one query beyond SPARQL."""
-
     def __init__(self, report: ReportPolicy, tick: TickPolicy) -> None:
         self._policy = report
         self._tick = tick

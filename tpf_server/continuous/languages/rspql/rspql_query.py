@@ -204,6 +204,17 @@ class SlidingMarks:
         # Marks are only added, so that as many between the same two are the same.
         return self._marks[begin], self._marks[end - 1], end - begin
 
+    def newest(self, at: int) -> int:
+        """The number of the last element in the window at an instant, or 0."""
+        end = bisect_right(self._marks, self.window.bounds(at)[1], key=_timestamp)
+        return self._marks[end - 1][1] if self.content(at) else 0
+
+    def seen(self, at: int, until: int, since: int) -> list[tuple[int, int]]:
+        """Return the elements in the window at an instant with numbers after one, up to another."""
+        lower, upper = self.window.bounds(at)
+        begin, end = (bisect_right(self._marks, each, key=_timestamp) for each in (lower, upper))
+        return [each for each in self._marks[begin:end] if since < each[1] <= until]
+
     def leaving(self, at: int) -> int | None:
         """The first instant from `at` on at which an element leaves."""
         index = bisect_left(self._marks, at, key=lambda mark: self.window.leaves(mark[0]))
@@ -263,8 +274,8 @@ class ReportTrigger(Trigger):
 
     widens = False
 
-    def __init__(self, query: "RspqlQuery") -> None:
-        super().__init__(query.instants, query.streams)
+    def __init__(self, query: "RspqlQuery", since: int) -> None:
+        super().__init__(query.instants, query.streams, since)
         self._report, self._tick = query.report, query.tick
         self.key = self.key, self._report, self._tick
         self._clauses = query.streams
@@ -290,7 +301,18 @@ class ReportTrigger(Trigger):
         self._looked = NEVER
         self._contents: dict[Term, WindowContent] = dict.fromkeys(self._marks)
         self._number = 0
-        self._decided = (NEVER, 0)
+        self._before = self._decided = (NEVER, 0)
+        self._entered = True
+        # Where each change is told at once, what a query was told is known from the look before.
+        at_once = self.by_elements and not query.report.timing
+        marks = [each for each in self._marks.values() if isinstance(each, SlidingMarks)]
+        splits = at_once and not counted and not any(each.window.past for each in marks)
+        self._split = marks if splits else []
+
+    def begin(self, newest: int) -> None:
+        """See `Trigger`: windows that others share are there already."""
+        if self.by_elements:
+            self._looked = newest
 
     def coming(self, at: int) -> int | None:
         """See `Trigger`: what has closed before an element, by tuples and in batches."""
@@ -369,7 +391,7 @@ class ReportTrigger(Trigger):
 
     def holds(self, instant: int) -> bool:
         """True where all strategies about windows hold for one of them."""
-        self._decided = instant, self._number
+        self._before, self._decided = self._decided, (instant, self._number)
         if not self._marks:
             return True
         report = self._report
@@ -380,11 +402,23 @@ class ReportTrigger(Trigger):
             and (not report.non_empty or contents[name] is not None)
             for name, marks in self._marks.items()
         )
+        at, number = self._before
+        self._entered = any(each.newest(instant) > number for each in self._split)
         for marks in self._marks.values():
-            marks.forget(instant)
+            marks.forget(at)
         if result:
             self._contents = contents
         return result
+
+    def concerns(self, since: int) -> bool:
+        if self._entered or since <= self.since or not self._split:
+            return True
+        for marks in self._split:
+            now = marks.seen(*self._decided, since)
+            changed = not self._report.content_change or now != marks.seen(*self._before, since)
+            if changed and (now or not self._report.non_empty):
+                return True
+        return False
 
     def equals(self, other: Trigger) -> bool:
         at = self._decided[0]
@@ -392,10 +426,15 @@ class ReportTrigger(Trigger):
             isinstance(other, ReportTrigger)
             and self._decided == other._decided
             and self._looked == other._looked
-            and self._contents == other._contents
-            and all(
-                marks.later(at) == other._marks[name].later(at)
-                for name, marks in self._marks.items()
+            and (
+                (bool(self._split) and other.since <= self.since)
+                or (
+                    self._contents == other._contents
+                    and all(
+                        marks.later(at) == other._marks[name].later(at)
+                        for name, marks in self._marks.items()
+                    )
+                )
             )
         )
 
@@ -425,8 +464,8 @@ class RspqlQuery(CsparqlQuery):
     def continuous(self) -> bool:
         return True
 
-    def trigger(self) -> Trigger:
-        return ReportTrigger(self)
+    def trigger(self, since: int) -> Trigger:
+        return ReportTrigger(self, since)
 
     def explain(self) -> dict[str, Any]:
         return {"operator": self.operator, "report": str(self.report), "tick": self.tick}

@@ -141,7 +141,6 @@ def canonical_term(text: object) -> Term:
 
 
 def _parsed(text: str, rdf_format: ox.RdfFormat, otherwise: str) -> ox.Quad:
-    """Return the statement that a text is, or raise `ElementError`."""
     try:
         (quad,) = parse_rdf(text.encode(), rdf_format)
     except NestingError as error:

@@ -33,6 +33,7 @@ from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import place_of
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
+from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 from tpf_server.continuous.runtime.static.static_rows import (
     LOOKUP_COST,
@@ -60,6 +61,8 @@ class PatternInput:
         windows: Sequence[WindowView],
         stamped: Sequence[WindowView] | None,
         push: Callable[[Solution, int], None],
+        *,
+        numbered: bool = False,
     ) -> None:
         self._matcher = matcher
         self._row_of = row_of
@@ -67,6 +70,7 @@ class PatternInput:
         self._static: Mapping[Solution, int] = {} if rows is None else rows.all
         self._windows = list(windows)
         self._stamped = None if stamped is None else list(stamped)
+        self._numbered = numbered
         self._push = push
         for window in self._windows:
             others = tuple(each for each in self._windows if each is not window)
@@ -103,12 +107,14 @@ class PatternInput:
         old: int | None,
         new: int | None,
     ) -> None:
-        """A triple has another latest timestamp in a window."""
         row = self._row_of(triple)
         if row is None:
             return
         static = row in self._static
         if self._stamped is not None:
+            if self._stamped == [window] and not others and not static:
+                self._change(row, (old is not None, old), (new is not None, new))
+                return
             before = self._state(triple, static=static, window=window, at=old)
             self._change(row, before, self._state(triple, static=static, window=window, at=new))
             return
@@ -130,6 +136,9 @@ class PatternInput:
             found = [at if each is window else each.latest(triple) for each in windows]
             return max([each for each in found if each is not None], default=None)
 
+        if static and self._numbered:
+            # All queries see it.
+            return True, None
         present = static or latest(self._windows) is not None
         return present, None if self._stamped is None else latest(self._stamped)
 
@@ -143,7 +152,7 @@ class PatternInput:
                 if self._stamped is None:
                     self._push(row, count)
                 else:
-                    encoded = 0 if stamp is None else _encode_stamp(stamp)
+                    encoded = 0 if stamp is None else encode_stamp(stamp)
                     self._push((*row, encoded), count)
 
 
@@ -151,16 +160,23 @@ class PatternInput:
 
 
 class StaticJoin(HashJoin):
-    """A join with static rows and a further set; rows in both count once."""
+    """A join with static rows and a further set; rows in both count once.
+
+    Where the rows of the set end with numbers, those that are static are as if they had none.
+    """
 
     _static: StaticIndex
 
-    def __init__(self, left: Node, right: Node, rows: StaticRows, most: int) -> None:
+    def __init__(
+        self, left: Node, right: Node, rows: StaticRows, most: int, *, numbered: bool = False
+    ) -> None:
         super().__init__(left, right)
         shared = self._layout.shared
         assert shared
         assert not self._layout.loose
-        schema = right.schema
+        schema = right.schema[:-1] if numbered else right.schema
+        self._row = slice(0, -1) if numbered else slice(None)
+        self._no_number = (0,) if numbered else ()
         self.rows = rows
         self._most = most
         self._places = (
@@ -184,14 +200,10 @@ class StaticJoin(HashJoin):
         emit = self.emit
         beside = self._right.get(key)
         self._spend(count * (len(static) + len(beside or ())))
-        if not beside:
-            for rest in static:
-                emit(solution + rest, count)
-            return
-        for rest in beside:
-            emit(solution + rest, count)
         for rest in static:
-            if rest not in beside:
+            emit(solution + rest + self._no_number, count)
+        for rest in beside or ():
+            if rest[self._row] not in static:
                 emit(solution + rest, count)
 
     def _push_right(self, solution: Solution, count: int) -> None:
@@ -202,7 +214,7 @@ class StaticJoin(HashJoin):
         partners = self._left.get(key)
         if partners:
             self._spend(count * sum(partners.values()))
-        if partners and rest not in self._static[key]:
+        if partners and rest[self._row] not in self._static[key]:
             emit = self.emit
             for partner, times in partners.items():
                 emit(partner + rest, count * times)
@@ -213,10 +225,14 @@ class StaticJoin(HashJoin):
             return
         try:
             self._spend(count * sum(partners.values()))
-            if rest not in self._right.get(key, ()):
-                emit = self.emit
+            beside = self._right.get(key, ())
+            changes = [] if rest in beside else [(rest + self._no_number, count)]
+            if self._no_number:
+                changes += [(each, -count) for each in beside if each[:-1] == rest]
+            emit = self.emit
+            for each, added in changes:
                 for partner, times in partners.items():
-                    emit(partner + rest, count * times)
+                    emit(partner + each, added * times)
         except Exception as error:  # noqa: BLE001 - others are told of this change, too
             assert self._work is not None
             self._work.fail(error)
@@ -240,8 +256,6 @@ class TooManyStaticError(Exception):
 
 
 class _Bound:
-    """Stop a static part that grows too large."""
-
     def __init__(self, most: int) -> None:
         self.left: int | None = most
 
@@ -347,7 +361,6 @@ class CsparqlLeaves(Leaves):
         return count
 
     def _joined(self, node: Node | None, pattern: QuadPattern, most: int) -> Node:
-        """Join one more pattern; up to `most` static triples are read whole."""
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
         stamped: list[WindowView] | None = None
@@ -357,6 +370,7 @@ class CsparqlLeaves(Leaves):
             stamp = self._graph.stamps[Variable(pattern.graph)]
             stamped = [self._windows[stream] for stream in stamp.streams]
             certain -= {Variable(pattern.graph)}
+        numbered = hidden_stamp(Variable(pattern.graph))
         leaf = self._flow.add(LimitedInput(schema, certain, self._work))
         carrying = self._graph.part_of(pattern) != "static"
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
@@ -377,13 +391,14 @@ class CsparqlLeaves(Leaves):
             rows = self._shared_rows.shared(StaticRows(dataset, [plain], self._dictionary))
         if node is None:
             joined: Node = leaf
-        elif rows is not None and stamped is None and _meets(node, schema):
-            joined = join = self._flow.add(StaticJoin(node, leaf, rows, most))
+        elif rows is not None and (stamped is None or numbered) and _meets(node, schema):
+            join = StaticJoin(node, leaf, rows, most, numbered=numbered)
+            joined = self._flow.add(join)
             self._following.append(join)
             rows = None
         else:
             joined = self._flow.add(HashJoin(node, leaf))
-        entry = PatternInput(matcher, row_of, rows, windows, stamped, leaf.push)
+        entry = PatternInput(matcher, row_of, rows, windows, stamped, leaf.push, numbered=numbered)
         if rows is not None:
             self._following.append(entry)
         self._inputs.append(entry)
@@ -414,8 +429,9 @@ def has_static(static: StaticData, pattern: QuadPattern, graphs: tuple[Term, ...
     return next(dataset.match(pattern._replace(graph=DEFAULT_GRAPH)), None) is not None
 
 
-def _encode_stamp(at: int) -> int:
-    encoded = inline_integer(at)
+def encode_stamp(stamp: int) -> int:
+    """Return the integer of a timestamp, or of a number, as a term."""
+    encoded = inline_integer(stamp)
     assert encoded is not None
     return encoded
 

@@ -9,7 +9,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from operator import itemgetter
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from tpf_server.continuous.runtime.instants.csparql_query import (
     LogicalWindow,
@@ -20,10 +20,13 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
 from tpf_server.continuous.runtime.windows.matchers import ByConstants, EncodedTriple, Mask
 
 OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
-"""Called with a triple and its latest timestamp in the window, before and after."""
+"""Called with a triple and its latest timestamp (or number) in the window, before and after."""
 
 
-_AT = itemgetter(0)
+_Place: TypeAlias = Literal[0, 1]
+_AT: Final = 0
+_NUMBER: Final = 1
+_BY_TIME = itemgetter(_AT)
 
 
 class WindowContents:
@@ -51,16 +54,29 @@ class WindowContents:
             return held
         return sum(each.number > since for part in (self._inside, self._coming) for each in part)
 
-    def latest(self, triple: EncodedTriple, since: int) -> int | None:
-        """Return the latest timestamp of a triple among elements after a number."""
-        return _latest(self._occurrences.get(triple, ()), since)
+    def holds(self, since: int) -> bool:
+        """True where it holds an element after a number."""
+        parts = self._inside, self._coming
+        return any(each.number > since for part in parts for each in reversed(part))
+
+    def passed(self, newest: int | None, since: int) -> bool:
+        """True where all elements up to a number have left; `newest` is their last timestamp."""
+        if newest is None:
+            return True
+        if isinstance(self.window, PhysicalWindow):
+            return self.held(since) == self.held()
+        return self._start is not None and newest <= self._start
+
+    def latest(self, triple: EncodedTriple, since: int, place: _Place) -> int | None:
+        """Return the latest timestamp or number of a triple among elements after a number."""
+        return _latest(self._occurrences.get(triple, ()), since, place)
 
     def add(self, occurrence: Occurrence) -> None:
         """Add an element; it enters when the window moves."""
         if self.newest is None or occurrence.at > self.newest:
             self.newest = occurrence.at
         if self._coming and occurrence.at < self._coming[-1].at:
-            insort(self._coming, occurrence, key=_AT)
+            insort(self._coming, occurrence, key=_BY_TIME)
         else:
             self._coming.append(occurrence)
 
@@ -72,7 +88,7 @@ class WindowContents:
             self.listeners.add(mask, listener)
         if self.newest is None:
             view.reveal()
-        else:
+        elif view.since:
             view.hidden = self.newest
             self._partial.append(view)
 
@@ -88,19 +104,15 @@ class WindowContents:
         window = self.window
         if isinstance(window, PhysicalWindow):
             self._move(at, lambda: window.full(self._inside))
-            for view in self._partial:
-                if view.held == self.held():
-                    view.reveal()
-            self._partial = [view for view in self._partial if view.since]
-            return
-        start, end = window.bounds(at)
-        if start == self._start and not (self._coming and self._coming[0].at <= end):
-            return
-        self._start = start
-        self._move(end, lambda: self._inside[0].at <= start)
+        else:
+            start, end = window.bounds(at)
+            if start == self._start and not (self._coming and self._coming[0].at <= end):
+                return
+            self._start = start
+            self._move(end, lambda: self._inside[0].at <= start)
         if self._partial:
             for view in self._partial:
-                if view.hidden <= start:
+                if self.passed(view.hidden, view.since):
                     view.reveal()
             self._partial = [view for view in self._partial if view.since]
 
@@ -120,7 +132,7 @@ class WindowContents:
             del self._coming[:entering]
             if inside and arrived[0].at < inside[-1].at and isinstance(self.window, LogicalWindow):
                 # Late elements take their place among those that are there.
-                self._inside = inside = deque(sorted([*inside, *arrived], key=_AT))
+                self._inside = inside = deque(sorted([*inside, *arrived], key=_BY_TIME))
             else:
                 inside.extend(arrived)
         while inside and too_old():
@@ -137,17 +149,20 @@ class WindowContents:
                 continue
             new = occurrences.get(triple, ())
             first = min([each.number for each in (*old, *new)], default=0)
-            whole = _latest(old, 0), _latest(new, 0)
+            whole = _latest(old, 0, _AT), _latest(new, 0, _AT)
             for view, tell in listeners:
-                since = view.since
-                then, now = whole if since < first else (_latest(old, since), _latest(new, since))
+                since, place = view.since, view.place
+                if since < first and place == _AT:
+                    then, now = whole
+                else:
+                    then, now = _latest(old, since, place), _latest(new, since, place)
                 if then != now:
                     view.note_change()
                     tell(triple, then, now)
 
 
-def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
-    result = [each.at for each in occurrences if each.number > since]
+def _latest(occurrences: Iterable[Occurrence], since: int, place: _Place) -> int | None:
+    result = [each[place] for each in occurrences if each.number > since]
     return max(result) if result else None
 
 
@@ -156,12 +171,14 @@ class WindowView:
 
     Attributes:
         hidden: the latest timestamp before the registration.
+        place: what listeners are told of the latest occurrence of a triple.
     """
 
     contents: WindowContents
 
-    def __init__(self, window: SteppedWindow, since: int) -> None:
+    def __init__(self, window: SteppedWindow, since: int, *, numbered: bool = False) -> None:
         self.window = window
+        self.place: _Place = _NUMBER if numbered else _AT
         self.hidden = 0
         self.listeners: list[tuple[Mask, _Listener]] = []
         WindowContents(window).show(self)
@@ -190,16 +207,12 @@ class WindowView:
             self.contents.listeners.remove(mask, listener)
         self.listeners.clear()
 
-    @property
-    def held(self) -> int:
-        return self.contents.held(self.since)
-
     def triples(self) -> list[EncodedTriple]:
         return [each for each in self.contents.triples if self.latest(each) is not None]
 
     def latest(self, triple: EncodedTriple) -> int | None:
-        """The latest timestamp of a triple, if it is there."""
-        return self.contents.latest(triple, self.since)
+        """The latest timestamp (or number) of a triple, if it is there."""
+        return self.contents.latest(triple, self.since, self.place)
 
 
 _Listener: TypeAlias = tuple[WindowView, OnChange]

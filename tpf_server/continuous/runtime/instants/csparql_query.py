@@ -1,7 +1,7 @@
 """A parsed C-SPARQL query, its windows, triggers and answers."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from math import gcd, lcm
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -175,7 +175,7 @@ class StreamClause:
     stream: Term
     window: SteppedWindow
     named: bool = False
-    position: int = 0
+    position: int = field(default=0, compare=False)
     name: Term | None = None
     in_graphs: bool = False
 
@@ -309,6 +309,7 @@ class Trigger:
     """The decision to answer: at the multiples of periods, or whenever so many triples have come.
 
     Attributes:
+        since: it sees elements after this number.
         key: equal where queries that are registered together may share it.
         timed: instants lie ahead; otherwise it is checked after arrivals.
         by_elements: it counts elements, not triples.
@@ -319,8 +320,9 @@ class Trigger:
     by_elements = follows = decides = False
     widens = True
 
-    def __init__(self, instants: Instants, clauses: Sequence[StreamClause]) -> None:
+    def __init__(self, instants: Instants, clauses: Sequence[StreamClause], since: int) -> None:
         self.instants = instants
+        self.since = since
         self.key: Hashable = tuple(clauses)
         self.reads = frozenset(clause.stream for clause in clauses)
         self.timed = bool(instants.periods)
@@ -333,6 +335,9 @@ class Trigger:
     def counts(self) -> bool:
         """True where arrivals move the windows of its queries."""
         return bool(self.reads) and not self.timed
+
+    def begin(self, newest: int) -> None:
+        """Note the newest instant of elements that came before."""
 
     def due_first(self, at: int) -> int | None:
         """The first instant at or after `at`."""
@@ -374,8 +379,12 @@ class Trigger:
         """True where there is something to answer; called once for an instant."""
         return True
 
+    def concerns(self, since: int) -> bool:  # noqa: ARG002
+        """True where what `holds` does so for a query that sees elements after a number, too."""
+        return True
+
     def equals(self, other: "Trigger") -> bool:  # noqa: ARG002
-        """True where both decide the same from now on, if they did until now."""
+        """True where the other can decide for its queries from now on."""
         return False
 
 
@@ -425,8 +434,9 @@ class CsparqlQuery:
     def counts(self) -> bool:
         return bool(self.streams) and not self.instants.periods
 
-    def trigger(self) -> Trigger:
-        return Trigger(self.instants, self.streams)
+    def trigger(self, since: int) -> Trigger:
+        """Make the trigger of a query that sees elements after a number."""
+        return Trigger(self.instants, self.streams, since)
 
     def answer(
         self, name: str, at: int, query: Query, variables: Sequence[Variable], rows: Sequence[Row]

@@ -1,11 +1,12 @@
 """Evaluate queries that are the same but for constants, instant by instant."""
 
-from collections.abc import Callable, Hashable, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar, get_args
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.changes import Solution, TermId, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, LimitedInput, Work
 from tpf_client.dataflow.operators.basic import Output
@@ -34,6 +35,7 @@ from tpf_server.continuous.runtime.instants.builder import (
     CsparqlLeaves,
     TooManyStaticError,
     build,
+    encode_stamp,
 )
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
@@ -41,6 +43,7 @@ from tpf_server.continuous.runtime.plans.dispatch import (
     ConstantIndex,
     comparison,
     lifted_comparison,
+    seen_by,
 )
 from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.continuous.runtime.static.static_rows import SharedRows
@@ -61,9 +64,10 @@ _Above: TypeAlias = (
     | Filter
 )
 _ABOVE: Final = get_args(_Above)
-RowsT = TypeVar("RowsT", bound=Sized)
-ItemT = TypeVar("ItemT")
 """What may be above the gap; AGGREGATE is an `Extend`."""
+_NUMBERED: Final = algebra.BGP, algebra.Join, algebra.Union, algebra.Values, Filter, algebra.Extend
+RowsT = TypeVar("RowsT", bound=Sized)
+ItemT = TypeVar("ItemT", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class PartedQuery:
         comparisons: conditions with variables in place of constants.
         gap: stands for the solutions that pass the comparisons.
         own: the query over `gap`, with the comparisons.
+        numbered: the shared part has numbers.
     """
 
     below: algebra.Query
@@ -82,22 +87,62 @@ class PartedQuery:
     above: algebra.Query
     gap: Pattern
     own: algebra.Query
+    numbered: bool = False
 
 
 def parted(query: algebra.Query) -> PartedQuery | None:
     """Cut a query, if comparisons with constants are at its end."""
-    if query.form == "DESCRIBE":
-        return None
+    for above, pattern in _cuts(query):
+        result = _cut(pattern)
+        if result[1]:
+            return _parted(query, above, *result)
+    return None
+
+
+def parted_by_numbers(query: algebra.Query) -> PartedQuery | None:
+    """Cut a query above solutions that can be numbered (see `with_numbers`).
+
+    Best at comparisons with constants.
+    """
+    best: PartedQuery | None = None
+    for above, pattern in _cuts(query):
+        inner, comparisons, constants = _cut(pattern)
+        if (comparisons or best is None) and _can_be_numbered(inner):
+            best = replace(_parted(query, above, inner, comparisons, constants), numbered=True)
+            if comparisons:
+                break
+    return best
+
+
+def _can_be_numbered(pattern: Pattern) -> bool:
+    """True where each solution is made of one triple for each of its patterns, and no other."""
+    return all(
+        isinstance(each, _NUMBERED) and all(map(movable, algebra.expressions_of(each)))
+        for each in algebra.walk(pattern)
+    )
+
+
+def _cuts(query: algebra.Query) -> Iterator[tuple[list[_Above], Pattern]]:
+    """Give the operators above each pattern at which a query may be cut, from its result down."""
     above: list[_Above] = []
     pattern = query.pattern
-    while (result := _cut(pattern)) is None:
+    while query.form != "DESCRIBE":
+        yield above, pattern
         if not isinstance(pattern, _ABOVE) or any(
             first_exists(each) is not None for each in algebra.expressions_of(pattern)
         ):
-            return None
-        above.append(pattern)
+            return
+        above = [*above, pattern]
         pattern = pattern.input
-    inner, comparisons, constants = result
+
+
+def _parted(
+    query: algebra.Query,
+    above: Sequence[_Above],
+    inner: Pattern,
+    comparisons: tuple[Call, ...],
+    constants: tuple[Term, ...],
+) -> PartedQuery:
     needed = _needed(above, comparisons, in_scope(inner))
     gap = algebra.Values(needed, ())
     below = algebra.Query("SELECT", algebra.Project(inner, needed), needed, dataset=query.dataset)
@@ -111,12 +156,11 @@ def parted(query: algebra.Query) -> PartedQuery | None:
         Call(each.name, (each.arguments[0], Constant(term)))
         for each, term in zip(comparisons, constants, strict=True)
     )
-    assert whole is not None
-    return PartedQuery(below, comparisons, constants, over(gap), gap, over(Filter(gap, whole)))
+    own = over(gap if whole is None else Filter(gap, whole))
+    return PartedQuery(below, comparisons, constants, over(gap), gap, own)
 
 
-def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]] | None:
-    """Split off comparisons: the pattern below, these, their constants."""
+def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]:
     conditions: list[Expression] = []
     while isinstance(pattern, Filter):
         conditions += conjuncts(pattern.condition)
@@ -131,8 +175,6 @@ def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]
         else:
             comparisons.append(result[0])
             constants.append(result[1])
-    if not comparisons:
-        return None
     rest = conjunction(others)
     inner = pattern if rest is None else Filter(pattern, rest)
     return inner, tuple(comparisons), tuple(constants)
@@ -173,13 +215,38 @@ class EvaluationContext:
 
 
 class Question:
-    """The question that equal queries ask of an evaluation; no `parts`: the query is not cut."""
+    """The question that equal queries ask of an evaluation; no `parts`: the query is not cut.
 
-    def __init__(self, key: Hashable, query: Query, parts: PartedQuery | None) -> None:
+    Attributes:
+        since: what it sees of a numbered evaluation: elements with higher numbers.
+        hidden: the latest timestamps of those before, by window.
+    """
+
+    def __init__(
+        self, key: Hashable, query: Query, parts: PartedQuery | None, since: int = 0
+    ) -> None:
         self.key = key
         self.query = query
         self.parts = parts
+        self.since = since
+        self.hidden: dict[Term, int | None] = {}
         self.owners = 0
+
+
+_RowOf: TypeAlias = Callable[[Solution], Row]
+
+
+def _row(decode: Callable[[TermId], Term], solution: Solution) -> Row:
+    return tuple([decode(each) if each else None for each in solution])
+
+
+class _Rows(dict[Solution, Row]):
+    def __init__(self, decode: Callable[[TermId], Term]) -> None:
+        self._decode = decode
+
+    def __missing__(self, solution: Solution) -> Row:
+        row = self[solution] = _row(self._decode, solution)
+        return row
 
 
 class Computation:
@@ -197,11 +264,11 @@ class Computation:
         self.flow = Dataflow(context.dictionary)
         self.stale = True
 
-    def complete(self, output: Output, query: Query) -> None:
+    def complete(self, output: Output, query: Query, row_of: _RowOf) -> None:
         """Set the last node of the dataflow."""
         for node in self.flow.nodes:
             node.limit(self.work)
-        self.answers = AnswerRows(output, self.flow.dictionary.decode, self.work, query)
+        self.answers = AnswerRows(output, row_of, self.work, query)
 
     def push_on(self) -> None:
         """Apply the changes since the last flush."""
@@ -225,18 +292,21 @@ class QuestionPart(Computation):
 
     def __init__(
         self,
-        parts: PartedQuery,
-        below: Output,
+        question: Question,
         leaves: CsparqlLeaves,
         context: EvaluationContext,
+        row_of: _RowOf,
     ) -> None:
         super().__init__(context)
+        parts = question.parts
+        assert parts is not None
+        self.since = encode_stamp(question.since)
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
         certain = always_bound(parts.below.pattern)
-        self._entry = self.flow.add(LimitedInput(below.variables, certain, self.work))
+        self._entry = self.flow.add(LimitedInput(parts.below.variables, certain, self.work))
         gap = parts.gap, self._entry
         output = build(parts.above, leaves, self.flow, self.environment, gap=gap)
-        self.complete(output, parts.above)
+        self.complete(output, parts.above, row_of)
 
     def push(self, solution: Solution, count: int) -> None:
         self.stale = True
@@ -255,12 +325,10 @@ class AnswerRows:
     `version` counts changing flushes.
     """
 
-    def __init__(
-        self, output: Output, decode: Callable[[TermId], Term], work: Work, query: Query
-    ) -> None:
+    def __init__(self, output: Output, row_of: _RowOf, work: Work, query: Query) -> None:
         self.output = output
         self.version = 0
-        self._decode = decode
+        self._row_of = row_of
         self._work = work
         self._triples = len(query.template)
         self._rows: tuple[Row, ...] | None = None
@@ -278,7 +346,7 @@ class AnswerRows:
     def rows(self) -> tuple[Row, ...]:
         if self._rows is None:
             try:
-                self._rows = self._checked(tuple(map(self._row, self.output.rows())))
+                self._rows = self._checked(tuple(map(self._row_of, self.output.rows())))
             except LimitError as error:
                 raise JoinLimitError(str(error)) from None
         return self._rows
@@ -295,7 +363,8 @@ class AnswerRows:
         if seen[1] < self.version - 1:
             return None
         if self._delta is None:
-            self._delta = self._checked([(self._row(row), count) for row, count in self._changes])
+            row_of = self._row_of
+            self._delta = self._checked([(row_of(row), count) for row, count in self._changes])
         return self._delta
 
     def _checked(self, rows: RowsT) -> RowsT:
@@ -304,13 +373,12 @@ class AnswerRows:
             raise JoinLimitError(f"the query makes more than {self._work.most} triples at once")
         return rows
 
-    def _row(self, solution: Solution) -> Row:
-        decode = self._decode
-        return tuple([decode(each) if each else None for each in solution])
-
 
 class PeriodicEvaluation:
     """Keep one query up to date, or the shared part of several.
+
+    A numbered one is for queries that do not see the same elements: its solutions have hidden
+    variables (see `with_numbers`) that say who sees them.
 
     Attributes:
         questions: by key; with more than one it is `widened`.
@@ -326,21 +394,29 @@ class PeriodicEvaluation:
         context: EvaluationContext,
         since: int = 0,
         key: Hashable = None,
+        parts: PartedQuery | None = None,
     ) -> None:
         self.key = key
+        self.numbered = parts is not None and parts.numbered
         self.plans = 0
         self.joined = False
         self.questions: dict[Hashable, Question] = {}
         self._index: ConstantIndex[QuestionPart] | None = None
         self._parts: dict[Question, QuestionPart] = {}
+        self._rows = _Rows(context.dictionary.decode)
         self.evaluations = 0
         self.recomputed = 0
         self._context = context
-        self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
+        self.windows = {
+            clause.graph: WindowView(clause.window, since, numbered=self.numbered)
+            for clause in graph.clauses
+        }
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
         self.in_graphs = frozenset(each.stream for each in graph.clauses if each.in_graphs)
         self._now: int | None = None
         self._plan(graph)
+        if parts is not None:
+            self._widen(parts)
         result = self._leaves.predicates
         self.predicates = None if result is None else frozenset(result)
 
@@ -361,7 +437,7 @@ class PeriodicEvaluation:
                 lambda quad: graph.part_of(quad) == "static",
             )
             self.plans += 1
-            main.complete(output, graph.query)
+            main.complete(output, graph.query, partial(_row, context.dictionary.decode))
             self._leaves.open()
         except BaseException as error:
             # Else its joins would be told of static changes for good.
@@ -394,13 +470,19 @@ class PeriodicEvaluation:
             if not isinstance(error, JoinLimitError):
                 self._main.fail(error)
         if parts is not None and not self._main.work.ended:
-            variables, environment = self._main.answers.output.variables, self._main.environment
-            self._index = ConstantIndex(
-                [comparison(each, variables, environment) for each in parts.comparisons],
-                self._context.dictionary,
-            )
-            for question in self.questions.values():
-                self._part_of(question)
+            self._widen(parts)
+
+    def _widen(self, parts: PartedQuery) -> None:
+        variables = parts.below.variables
+        environment, output = self._main.environment, self._main.answers.output
+        self._index = ConstantIndex(
+            [comparison(each, variables, environment) for each in parts.comparisons],
+            self._context.dictionary,
+        )
+        self._visible = projection(output.variables, variables)
+        self._seen_by = seen_by(output.variables)
+        for question in self.questions.values():
+            self._part_of(question)
 
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
@@ -420,25 +502,39 @@ class PeriodicEvaluation:
         part = self._parts.get(question)
         if part is None:
             self._pass_on()
-            assert question.parts is not None
             assert self._index is not None
-            below = self._main.answers.output
-            part = QuestionPart(question.parts, below, self._leaves, self._context)
+            part = QuestionPart(question, self._leaves, self._context, self._rows.__getitem__)
             self._parts[question] = part
             self._index.add(part, part.constants)
             try:
-                for solution, count in below.multiset().items():
-                    if self._index.among((part,), solution):
-                        part.push(solution, count)
+                for solution, count in self._main.answers.output.multiset().items():
+                    row = self._visible(solution)
+                    _, until = self._seen_by(solution)
+                    if part.since < until and self._index.among((part,), row):
+                        part.push(row, count)
             except Exception as error:  # noqa: BLE001 - it ends one part alone
                 part.fail(error)
         return part
 
     def _pass_on(self) -> None:
         assert self._index is not None
-        for solution, count in self._main.answers.output.take_changes():
-            for part in self._index.queries(solution):
-                part.push(solution, count)
+        self._rows.clear()
+        changes = self._main.answers.output.take_changes()
+        if not self.numbered:
+            for solution, count in changes:
+                for part in self._index.queries(solution):
+                    part.push(solution, count)
+            return
+        held: dict[Solution, list[tuple[int, int]]] = {}
+        for solution, count in changes:
+            _, until = self._seen_by(solution)
+            held.setdefault(self._visible(solution), []).append((until, count))
+        for row, own in held.items():
+            for part in self._index.queries(row):
+                # A triple that comes again has another number: some see it anew.
+                total = sum([count for until, count in own if part.since < until])
+                if total:
+                    part.push(row, total)
 
     def leave(self, question: Question) -> bool:
         """Take a query's question back; true where it was the last one, and this has ended."""
@@ -471,14 +567,37 @@ class PeriodicEvaluation:
         for view in self.windows.values():
             view.silence()
 
-    @property
-    def held(self) -> int:
-        return sum(window.held for window in self.windows.values())
+    def held(self, question: Question) -> dict[Term, int]:
+        """Count the elements in each window that a question sees."""
+        return {
+            name: view.contents.held(max(view.since, question.since))
+            for name, view in self.windows.items()
+        }
+
+    def hide_past(self, question: Question) -> None:
+        """Note what a question does not see, when it begins and its windows are there."""
+        if question.owners == 1:
+            newest = {name: view.contents.newest for name, view in self.windows.items()}
+            question.hidden.update(newest)
+
+    def idle(self, question: Question) -> bool:
+        """True where a question sees no element."""
+        views = self.windows.values()
+        return not any(each.contents.holds(max(each.since, question.since)) for each in views)
+
+    def whole(self, question: Question) -> bool:
+        """True where nothing in its windows is hidden from a question."""
+        return all(
+            view.contents.passed(question.hidden[name], question.since)
+            if self.numbered
+            else not view.since
+            for name, view in self.windows.items()
+        )
 
     @property
-    def whole(self) -> bool:
-        """True where nothing in its windows is hidden."""
-        return not any(window.since for window in self.windows.values())
+    def joins(self) -> bool:
+        """True where its first question, at least, may be asked of an equal evaluation."""
+        return not self.joined and self.whole(next(iter(self.questions.values())))
 
     def refreshed(self) -> None:
         self._main.stale = True
@@ -530,32 +649,45 @@ class PeriodicEvaluation:
 class Equals(Generic[ItemT]):
     """Evaluations, or triggers, that can replace others.
 
-    What a query brings that is registered after elements sees only later ones. It begins alone, and
-    its equals take its place when nothing is hidden from it. Those without a key stay alone.
+    What a query brings that is registered after elements sees only later ones. Its equals take its
+    place when nothing is hidden from it. Those without a key stay alone.
     """
 
     def __init__(self) -> None:
-        self._fresh: dict[Hashable, tuple[ItemT, int]] = {}
+        self._begun: dict[Hashable, dict[ItemT, int]] = {}
         self._whole: dict[Hashable, ItemT] = {}
 
     def fresh(self, key: Hashable, arrivals: int) -> ItemT | None:
         """Return an equal one, if no element came since."""
-        item, since = self._fresh.get(key, (None, 0))
-        return item if since == arrivals else None
+        item = self.latest(key)
+        return item if item is not None and self._begun[key][item] == arrivals else None
+
+    def latest(self, key: Hashable) -> ItemT | None:
+        """Return the one that began last, whatever it sees."""
+        return next(reversed(self._begun.get(key, {})), None)
+
+    def count(self, key: Hashable) -> int:
+        return len(self._begun.get(key, ()))
 
     def add(self, key: Hashable, item: ItemT, arrivals: int) -> None:
         if key is not None:
-            self._fresh[key] = item, arrivals
+            self._begun.setdefault(key, {})[item] = arrivals
 
     def remove(self, key: Hashable, item: ItemT) -> None:
         if self._whole.get(key) is item:
             del self._whole[key]
-        if self._fresh.get(key, (None, 0))[0] is item:
-            del self._fresh[key]
+        begun = self._begun.get(key, {})
+        begun.pop(item, None)
+        if not begun:
+            self._begun.pop(key, None)
 
-    def whole(self, key: Hashable, item: ItemT) -> ItemT:
+    def whole(self, key: Hashable) -> ItemT | None:
+        """Return the one from which nothing is hidden."""
+        return self._whole.get(key)
+
+    def begin(self, key: Hashable, item: ItemT) -> ItemT:
         """Return the equal one from which nothing is hidden, as from this one, or this."""
         return item if key is None else self._whole.setdefault(key, item)
 
     def __len__(self) -> int:
-        return len(self._whole) + len(self._fresh)
+        return len(self._whole) + len(self._begun)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
@@ -41,11 +41,13 @@ from tpf_server.continuous.runtime.instants.evaluation import (
     PeriodicEvaluation,
     Question,
     parted,
+    parted_by_numbers,
 )
 from tpf_server.continuous.runtime.instants.operator_graph import (
     Knowledge,
     OperatorGraph,
     operator_graph,
+    with_numbers,
 )
 from tpf_server.continuous.runtime.instants.periodic_query import (
     AnswerCallback,
@@ -78,23 +80,23 @@ class SharedWindows:
         self._listening: Multimap[tuple[Term, TermId | None], WindowContents] = Multimap()
         self._counting: Multimap[Term, WindowContents] = Multimap()
 
-    def attach(self, registered: PeriodicQuery) -> None:
+    def attach(self, evaluation: PeriodicEvaluation, trigger: Trigger) -> None:
         """Connect the views of an evaluation with the windows of their kinds."""
-        for key, view, enter in self._views(registered):
+        for key, view, enter in self._views(evaluation, trigger):
             window = self._shared.get(key)
             if window is not None:
                 window.show(view)
                 continue
             view.reveal()
             self._shared[key] = view.contents
-            if registered.trigger.counts and not registered.trigger.by_elements:
+            if trigger.counts and not trigger.by_elements:
                 self._counting.add([stream for stream, _ in enter], view.contents)
             else:
                 self._listening.add(enter, view.contents)
 
-    def detach(self, registered: PeriodicQuery) -> None:
+    def detach(self, evaluation: PeriodicEvaluation, trigger: Trigger) -> None:
         """Disconnect the views of an evaluation; drop windows without views."""
-        for key, view, enter in self._views(registered):
+        for key, view, enter in self._views(evaluation, trigger):
             window = view.contents
             window.hide(view)
             if not window.views:
@@ -103,17 +105,16 @@ class SharedWindows:
                 self._counting.discard([stream for stream, _ in enter], window)
 
     def _views(
-        self, registered: PeriodicQuery
+        self, evaluation: PeriodicEvaluation, trigger: Trigger
     ) -> Iterator[tuple[_Key, WindowView, list[tuple[Term, TermId | None]]]]:
         """The views of an evaluation, with the keys of their windows and what enters these."""
-        evaluation, trigger = registered.evaluation, registered.trigger
         for name, view in evaluation.windows.items():
             stream = evaluation.inputs[name]
             # What counts triples counts all.
             counted = isinstance(view.window, PhysicalWindow)
             predicates: _Predicates = None if counted else evaluation.predicates
             shared = trigger.counts or view.window.shared
-            whose: Hashable = (registered.reads, trigger.counts) if shared else view
+            whose: Hashable = (trigger.reads, trigger.counts) if shared else view
             enter = [(stream, each) for each in ((None,) if predicates is None else predicates)]
             yield (stream, view.window, predicates, whose), view, enter
 
@@ -194,6 +195,10 @@ class Declarations:
 T = TypeVar("T")
 
 
+FEW_ALONE: Final = 3
+"""So many queries that see other elements cost less alone than numbers do."""
+
+
 class EvaluationPlanner:
     """Make the evaluations of an engine."""
 
@@ -218,7 +223,8 @@ class EvaluationPlanner:
     def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
         """Make an evaluation and its question, or share one.
 
-        One is shared with queries that differ in constants at most, if no element came since.
+        One is shared with queries that differ in constants at most: where an element came since,
+        a numbered one.
         """
         with as_continuous_errors():
             initial = self._initial(query, separated=True)
@@ -226,11 +232,35 @@ class EvaluationPlanner:
             result = self._evaluations.fresh(key, arrivals)
             if result is not None:
                 return result, self.shared(result, query, question)
+            numbered = None
+            if self._evaluations.count(key) >= FEW_ALONE:
+                numbered = numbered_question_of(query, initial, arrivals)
+            if numbered is None:
+                result = self._made(query, key, arrivals)
+            else:
+                key, question = numbered
+                result = self._evaluations.latest(key)
+                if result is None:
+                    result = self._made(query, key, arrivals, question.parts)
+            return result, result.ask(question)
 
-            made = self._planned(
-                query, lambda graph: PeriodicEvaluation(graph, self._context, arrivals, key)
-            )
-            return made, made.ask(question)
+    def whole(self, query: CsparqlQuery) -> tuple[PeriodicEvaluation, Question]:
+        """Share the evaluation from which nothing is hidden, or make it."""
+        with as_continuous_errors():
+            key, question = question_of(query, self._initial(query, separated=True))
+            result = self._evaluations.whole(key)
+            if result is None:
+                result = self._made(query, key, 0)
+            return result, self.shared(result, query, question)
+
+    def _made(
+        self, query: CsparqlQuery, key: Hashable, since: int, parts: PartedQuery | None = None
+    ) -> PeriodicEvaluation:
+        return self._planned(
+            query,
+            lambda graph: PeriodicEvaluation(graph, self._context, since, key, parts),
+            parts,
+        )
 
     def shared(
         self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
@@ -246,8 +276,8 @@ class EvaluationPlanner:
         parts: PartedQuery | None = None
         with as_continuous_errors():
             if evaluation.widened:
-                _, question = question_of(query, self._initial(query, separated=True))
-                parts = question.parts
+                initial = self._initial(query, separated=True).query
+                parts = (parted_by_numbers if evaluation.numbered else parted)(initial)
             self._plan_anew(evaluation, query, parts)
 
     def _plan_anew(
@@ -271,6 +301,7 @@ class EvaluationPlanner:
             graph = self._initial(query, separated=separated)
             if parts is not None:
                 graph = replace(graph, query=parts.below)
+                graph = with_numbers(graph) if parts.numbered else graph
             return make(optimised(graph, self._rules))
 
         with self._context.dictionary.permanently():
@@ -282,14 +313,36 @@ class EvaluationPlanner:
 
 def question_of(query: CsparqlQuery, graph: OperatorGraph) -> tuple[Hashable, Question]:
     """The key that queries share if they differ in constants only, and the question of one."""
-    clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
-    names = clauses, graph.sources.names, query.counts
-    # What is shared by queries with other constants is not evaluated anew for NOW().
-    shares = clauses and query.shares and not says_now(graph.query)
-    parts = parted(graph.query) if shares else None
+    names = _names(query, graph)
+    parts = parted(graph.query) if _shares_parts(query, graph) else None
     common = graph.query if parts is None else (parts.below, parts.comparisons)
     key = (common, names) if query.shares else None
     return key, Question((graph.query, names), graph.query, parts)
+
+
+def numbered_question_of(
+    query: CsparqlQuery, graph: OperatorGraph, since: int
+) -> tuple[Hashable, Question] | None:
+    """The same of a query that may share an evaluation with those that see other elements."""
+    other = graph.stamps or any(each.in_graphs for each in graph.clauses)
+    if other or not _shares_parts(query, graph):
+        return None
+    parts = parted_by_numbers(graph.query)
+    if parts is None:
+        return None
+    names = _names(query, graph)
+    key = "numbered", parts.below, parts.comparisons, names
+    return key, Question((graph.query, names, since), graph.query, parts, since)
+
+
+def _names(query: CsparqlQuery, graph: OperatorGraph) -> Hashable:
+    clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
+    return clauses, graph.sources.names, query.counts
+
+
+def _shares_parts(query: CsparqlQuery, graph: OperatorGraph) -> bool:
+    # What is shared by queries with other constants is not evaluated anew for NOW().
+    return bool(graph.clauses) and query.shares and not says_now(graph.query)
 
 
 # Who reads which streams: elements come into the windows of queries.
@@ -341,13 +394,14 @@ class StreamReaders:
         if registered.trigger.follows:
             self.following.add(registered.reads, registered.trigger)
         if evaluation.owners == 1:
-            self.windows.attach(registered)
+            self.windows.attach(evaluation, registered.trigger)
+        evaluation.hide_past(registered.question)
 
     def remove(self, registered: PeriodicQuery) -> None:
         self._queries.discard(registered.reads, registered)
         self._in_graphs.discard(registered.evaluation.in_graphs, registered)
         self._untrigger(registered)
-        self._leave(registered)
+        self._leave(registered, registered.evaluation)
 
     def _untrigger(self, registered: PeriodicQuery) -> None:
         trigger = registered.trigger
@@ -358,11 +412,10 @@ class StreamReaders:
         self.following.discard(registered.reads, trigger)
         self._triggers.remove(trigger.key, trigger)
 
-    def _leave(self, registered: PeriodicQuery) -> None:
-        evaluation = registered.evaluation
+    def _leave(self, registered: PeriodicQuery, evaluation: PeriodicEvaluation) -> None:
         if evaluation.leave(registered.question):
             self._evaluations.remove(evaluation.key, evaluation)
-            self.windows.detach(registered)
+            self.windows.detach(evaluation, registered.trigger)
 
     def read(self, stream: Term) -> bool:
         """True where a query reads a stream."""
@@ -381,19 +434,34 @@ class StreamReaders:
 
     def join(self, registered: PeriodicQuery) -> None:
         """Let a query share an equal evaluation, where it sees the same."""
-        own = registered.evaluation
-        if own.joined or not own.whole:
+        own, question = registered.evaluation, registered.question
+        if own.joined or not own.whole(question):
             return
-        equal = self._evaluations.whole(own.key, own)
-        own.joined = equal is own
-        if not own.joined:
-            question = registered.question
-            self._leave(registered)
-            registered.share(equal, self._planner.shared(equal, registered.query, question))
+        if own.numbered:
+            try:
+                equal, question = self._planner.whole(registered.query)
+            except ContinuousError:
+                return  # It goes on as it is.
+            if equal.owners == 1:
+                equal.joined = True
+                self._evaluations.begin(equal.key, equal)
+                self.windows.attach(equal, registered.trigger)
+                self._planner.plan_anew(equal, registered.query)
+            self._leave(registered, own)
+        else:
+            equal = self._evaluations.begin(own.key, own)
+            own.joined = equal is own
+            if own.joined:
+                return
+            self._leave(registered, own)
+            # Others may go on asking the same of its evaluation.
+            question = Question(question.key, question.query, question.parts)
+            question = self._planner.shared(equal, registered.query, question)
+        registered.share(equal, question)
 
     def reported(self, trigger: Trigger) -> None:
         """Note that a trigger of counting queries has decided; it may go on as an equal one."""
-        equal = self._triggers.whole(trigger.key, trigger)
+        equal = self._triggers.begin(trigger.key, trigger)
         if equal is not trigger and trigger.equals(equal):
             for registered in tuple(trigger.queries):
                 self._untrigger(registered)
@@ -452,7 +520,7 @@ class StreamReaders:
 
     def _limit(self, registered: PeriodicQuery) -> None:
         allowed = self._window_rows
-        if registered.evaluation.held > allowed:
+        if sum(registered.evaluation.held(registered.question).values()) > allowed:
             error = f"the windows of {registered.name} hold more than {allowed} elements"
             registered.stop(WindowLimitError(error))
 
@@ -615,20 +683,21 @@ class InstantQueries:
             self.timetable.look(registered)
 
     def _report(self, trigger: Trigger, at: int) -> None:
-        """Answer the queries of a trigger, where there is something new."""
         instant = trigger.instant(at)
         if not trigger.holds(instant):
             return
-        for evaluation in dict.fromkeys(each.evaluation for each in trigger.queries):
+        evaluations = dict.fromkeys(each.evaluation for each in trigger.queries)
+        for evaluation in evaluations:
             # Where that is too much, its queries are told when they answer.
             with suppress(JoinLimitError, FailedEvaluationError):
                 evaluation.move(instant)
+        joining = {each for each in evaluations if each.joins}
         for registered in tuple(trigger.queries):
             if registered.state != "running":
                 continue
-            if registered.changed:
+            if registered.changed and trigger.concerns(registered.since):
                 self._answer(registered, instant)
-            elif not registered.evaluation.joined:
+            elif registered.evaluation in joining:
                 self.readers.join(registered)
         self.readers.reported(trigger)
 
@@ -696,12 +765,12 @@ class InstantQueries:
             self._answer(registered, at)
         if pace is not None:
             pace.evaluated(registered, pace.seconds() - begun)
-        idle = registered.query.streams and not registered.evaluation.held
         if (
-            idle
+            registered.query.streams
             and self._skip_idle
             and not registered.trigger.decides
             and registered.state == "running"
+            and registered.evaluation.idle(registered.question)
         ):
             self.timetable.rest(registered)
             if pace is not None:
@@ -766,11 +835,13 @@ class InstantQueries:
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
-        evaluation, question = self.planner.evaluation(query, self.readers.arrivals)
+        arrivals = self.readers.arrivals
+        evaluation, question = self.planner.evaluation(query, arrivals)
         backlog = self._shared.limits.backlog
         registered = PeriodicQuery(
-            name, query, (evaluation, question), callback, backlog, self._drop
+            name, query, (evaluation, question), callback, backlog, self._drop, arrivals
         )
+        registered.trigger.begin(self._clocks.newest_of(query.reads))
         try:
             self.timetable.add(registered)
         except UnsupportedContinuousQueryError:

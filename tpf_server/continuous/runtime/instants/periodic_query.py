@@ -99,6 +99,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     """A query that answers at instants.
 
     Attributes:
+        since: it sees elements after this number.
         late: elements that came after an answer that should have seen them.
         last: the last instant of evaluation.
         timely: it has NOW().
@@ -114,6 +115,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         callback: AnswerCallback | None,
         backlog: int,
         close: Callable[["PeriodicQuery"], None],
+        since: int,
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query
@@ -128,7 +130,8 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         registration = query.registration
         self.stream = None if registration is None else registration.stream
         self.reads = query.reads
-        self.decide_by(query.trigger())
+        self.since = since
+        self.decide_by(query.trigger(since))
         self.timely = says_now(query.query)
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
@@ -180,10 +183,14 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
             return shared
         *own, gap = drawn(replace(self.graph, query=parts.own)).splitlines()
         indent = " " * (len(gap) - len(gap.lstrip()))
-        sharing = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
+        others = "with other constants"
+        if parts.numbered:
+            others += ", or that see other elements"
+        sharing = f"{indent}shared by queries {others}: {self.evaluation.owners}"
         return [*own, sharing, *(f"{indent}  {line}" for line in shared)]
 
     def explain(self) -> dict[str, Any]:
+        held = self.evaluation.held(self.question)
         return {
             **super().explain(),
             "engine": "native",
@@ -194,7 +201,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
                 {
                     "stream": clause.stream[1:-1],
                     "window": str(clause.window),
-                    "elements": self.evaluation.windows[clause.graph].held,
+                    "elements": held[clause.graph],
                     **({"graphs": True} if clause.in_graphs else {}),
                 }
                 for clause in self.query.streams

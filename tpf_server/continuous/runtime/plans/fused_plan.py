@@ -332,7 +332,6 @@ class FusedPlan:
     def _gate_columns(
         self, rows: FusedRows, number: int, group: GroupShape, gate: GateShape, count: int
     ) -> tuple[list[Column], int]:
-        """Return the keys of rows, here and there, and the compared values."""
         here, there = group.source.columns, gate.other.columns
         here_cells, there_cells = rows.cells[group.source.window], rows.cells[gate.other.window]
         own, other = here_cells[here[gate.key]][:count], there_cells[there[gate.key]][:count]

@@ -205,7 +205,6 @@ class _Reader:
     def _quotient(
         self, expression: Expression | None, values: Mapping[Variable, _Value | None]
     ) -> _Value | None:
-        """Read a computed column: a value divided by a size, or ``None``."""
         match expression:
             case Call("/", (VariableRef(one), VariableRef(other))):
                 dividend, divisor = values.get(one), values.get(other)
@@ -268,7 +267,6 @@ class _Reader:
 
 
 def _medians(how: Grouping) -> tuple[int, tuple[int, ...]]:
-    """Return the number of medians, and where each aggregate is shown."""
     if any(each is None or is_volatile(each) for each in how.expressions):
         raise _NotFusibleError
     count, shown = 0, []

@@ -453,7 +453,6 @@ class ContinuousLeaves(Leaves):
             yield clause, key, names, f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
 
     def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
-        """Return the table of instances, where their windows have different constants."""
         if not self._lifted:
             return None
         variables = {name for each in inputs for name in each.variables}
@@ -470,7 +469,6 @@ class ContinuousLeaves(Leaves):
 def _stars(
     members: list[QuadPattern], dictionary: TermDictionary, *, whole: bool
 ) -> list[list[QuadPattern]]:
-    """Group patterns by inputs: stars of a subject, and single patterns."""
     subjects: dict[str, list[QuadPattern]] = {}
     result: list[list[QuadPattern]] = []
     for pattern in dict.fromkeys(members):

@@ -284,7 +284,6 @@ class PlanBuilder(Builder):
         return self._latest(node, names, self._seers()[1])
 
     def _seers(self) -> tuple[Variable, Variable]:
-        """Return names of columns that say who sees a solution."""
         number = len(self.flow.nodes)
         return Variable(f"{AFTER}{number}"), Variable(f"{UNTIL}{number}")
 
@@ -508,7 +507,6 @@ class Plan:
             raise JoinLimitError(str(error)) from None
 
     def _forget_instance(self, number: int) -> None:
-        """Remove an instance whose static patterns have too many rows."""
         del self.instances[number]
         self.work.share(len(self.instances))
         for slices in self._slices:
@@ -555,7 +553,6 @@ class Plan:
             self.flush()
 
     def _positions(self) -> list[int]:
-        """Return the positions of its windows when the last query came."""
         return [self._position(window) for window, _ in self.leaves.subscriptions]
 
     def caught_up(self, other: "Plan") -> bool:
@@ -675,7 +672,6 @@ _PASSING: Final = (algebra.BGP, algebra.Filter, algebra.Extend, algebra.Project)
 
 
 def _volatile(query: algebra.Query) -> bool:
-    """True if some BIND gives another value each time."""
     return any(
         isinstance(each, algebra.Extend) and is_volatile(each.expression)
         for each in algebra.walk(query.pattern)

@@ -154,7 +154,6 @@ class HoldingPlans:
         self._touched.clear()
 
     def _flush_early(self) -> None:
-        """Flush the plans of windows that lost rows."""
         for plan in self.touched():
             if plan.flushes_early:
                 plan.flush()

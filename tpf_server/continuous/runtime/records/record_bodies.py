@@ -113,7 +113,6 @@ def read_records(body: bytes, limit: int, name: Callable[[str], Term]) -> Record
 
 
 def _check_messages(body: bytes) -> None:
-    """Check that a body is a stream of messages without compressed buffers."""
     source = pa.BufferReader(body)
     for message in pa.ipc.MessageReader.open_stream(source):
         if _compressed(message.metadata.to_pybytes()):

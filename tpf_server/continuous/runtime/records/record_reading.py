@@ -70,7 +70,6 @@ def _instant(value: datetime) -> TermId | None:
 
 
 def _checked(value: datetime) -> datetime:
-    """Return an instant that a term can have."""
     try:
         milliseconds(value)
     except TimestampError as error:

@@ -67,7 +67,6 @@ def number_variables(
 def _columns(
     positions: Iterable[tuple[bool, int]], start: int
 ) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-    """Return where each column is first met, and which positions are equal."""
     first: dict[int, int] = {}
     same: list[tuple[int, int]] = []
     for at, (variable, column) in enumerate(positions, start):

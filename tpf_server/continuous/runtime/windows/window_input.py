@@ -264,7 +264,6 @@ class WindowInput:
         return ((at + self.width) // self._slide + 1) * self._slide - 1
 
     def _first(self, at: int) -> int:
-        """The first instant that the window has at one of its stream."""
         return (at if self._slide is None else at // self._slide * self._slide) - self.width
 
     def _hide(self, front: int) -> None:

@@ -185,7 +185,6 @@ class TripleWindow(WindowInput):
         self._changed(entry[1], -1)
 
     def _prepare(self) -> None:
-        """Compile the loops over rows of single triples, for the present indexes."""
         names: dict[str, Any] = {
             "window": self,
             "watermark": self.watermark,

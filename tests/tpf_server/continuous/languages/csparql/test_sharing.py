@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,9 @@ from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError as Unsupported
 from tpf_server.continuous.runtime.forgetting import reached
+from tpf_server.continuous.runtime.instants import instant_queries
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
+from tpf_server.continuous.runtime.instants.instant_queries import FEW_ALONE
 
 comings = st.lists(
     st.tuples(
@@ -114,15 +117,34 @@ _Timeline = list[tuple[str, int, Triple]]
 
 
 @examples(35)
-@given(comings | alike, st.tuples(logical, logical), statics, timelines, changing)
+@given(
+    comings | alike,
+    st.tuples(logical, logical),
+    statics,
+    timelines,
+    changing,
+    st.sampled_from([1, FEW_ALONE]),
+)
 def test_queries_that_come_and_go_answer_as_each_alone(
     coming: _Coming,
     windows: tuple[tuple[int, int], tuple[int, int]],
     static: str,
     timeline: _Timeline,
     changes: list[tuple[int, bool, Triple]],
+    few: int,
 ) -> None:
     """Compare queries in one engine with each in its own."""
+    with patch.object(instant_queries, "FEW_ALONE", few):
+        _compare_with_each_alone(coming, windows, static, timeline, changes)
+
+
+def _compare_with_each_alone(
+    coming: _Coming,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: _Timeline,
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
     engine = with_static(Engine(), static)
     changed: list[Change] = []
     running: dict[int, Beside] = {}
@@ -250,6 +272,63 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
         each.close()
     assert len(engine.instants.readers.windows) == 1
     queries[0].close()
+    assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?a ?b FROM STREAM <urn:s> [RANGE 1h STEP 1s] { ?a <urn:p> ?b }",
+        "SELECT ?a ?b FROM STREAM <urn:s> [RANGE 1h STEP 1s] { ?a <urn:p> ?b FILTER(?b > %s) }",
+        "SELECT ?a (COUNT(*) AS ?n) FROM STREAM <urn:s> [RANGE 1h STEP 1s]"
+        " { ?a <urn:p> ?b . ?a <urn:p> ?c } GROUP BY ?a HAVING(COUNT(*) >= %s)",
+    ],
+)
+def test_queries_that_see_other_elements_share_what_they_join(text: str) -> None:
+    engine = Engine()
+    queries = []
+    for number in range(20):
+        queries.append(engine.register_csparql(text.replace("%s", str(number % 3))))
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", _integer(number)), number + 1)
+    evaluations = {each.evaluation for each in queries}
+    assert len(evaluations) == FEW_ALONE + 1
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", _integer(0)), 1_000)
+    engine.advance(2_000)
+    answers = [[*each][-1].rows for each in queries]
+    if "COUNT" in text:
+        # 0 came again for all but the first, which saw it anyway.
+        expected = [min(20, 21 - number) ** 2 for number in range(20)]
+        assert [int(rows[0][1].split('"')[1]) for rows in answers] == expected
+    else:
+        kept = [{*range(number, 20), 0} for number in range(20)]
+        if "FILTER" in text:
+            kept = [{b for b in own if b > number % 3} for number, own in enumerate(kept)]
+        assert [len(rows) for rows in answers] == [len(own) for own in kept]
+        shared = {id(row) for rows in answers[FEW_ALONE:] for row in rows}
+        assert len(shared) <= 20
+    for at in range(3, 3_610, 600):
+        engine.push("urn:s", ("<urn:b>", "<urn:p>", _integer(9)), at * 1_000)
+    engine.advance(3_620_000)
+    # Nothing is hidden from any of them.
+    assert len({each.evaluation for each in queries}) == 1
+    assert len({frozenset([*each][-1].rows) for each in queries[::3]}) == 1
+    for each in queries:
+        each.close()
+    assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
+
+
+def test_equal_queries_of_an_evaluation_leave_it_one_by_one() -> None:
+    """Two that see the same are asked together elsewhere, once that sees no more than they."""
+    engine = Engine()
+    text = "SELECT * FROM STREAM <urn:s> [RANGE 2s STEP 1s] { ?a <urn:p> ?b FILTER(?b = %s) }"
+    queries = [engine.register_csparql(text % 1)]
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", _integer(1)), 1)
+    queries += [engine.register_csparql(text % number) for number in (2, 2, 3)]
+    for second in range(1, 6):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", _integer(2)), second * 1_000)
+    assert len({each.evaluation for each in queries}) == 1
+    for each in queries:
+        each.close()
     assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
 
 

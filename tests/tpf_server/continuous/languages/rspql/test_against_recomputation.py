@@ -9,12 +9,15 @@ shapes in Python over sets of triples.
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
+from tpf_server.continuous.runtime.instants import instant_queries
+from tpf_server.continuous.runtime.instants.instant_queries import FEW_ALONE
 
 END = 40
 HORIZON = END + 90
@@ -335,10 +338,15 @@ coming = st.lists(cases, min_size=1, max_size=2).flatmap(
 
 
 @examples(25)
-@given(coming, elements)
+@given(coming, elements, st.sampled_from([1, FEW_ALONE]))
 def test_queries_that_come_later_answer_as_each_alone(
-    found: list[tuple[Case, int]], came: list[Element]
+    found: list[tuple[Case, int]], came: list[Element], few: int
 ) -> None:
+    with patch.object(instant_queries, "FEW_ALONE", few):
+        _compare_with_each_alone(found, came)
+
+
+def _compare_with_each_alone(found: list[tuple[Case, int]], came: list[Element]) -> None:
     engine = Engine()
     running: list[tuple[Engine, Answered, Answered, str]] = []
 
