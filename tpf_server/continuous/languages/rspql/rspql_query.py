@@ -302,7 +302,7 @@ class ReportTrigger(Trigger):
         self._contents: dict[Term, WindowContent] = dict.fromkeys(self._marks)
         self._number = 0
         self._before = self._decided = (NEVER, 0)
-        self._entered = True
+        self._entered: bool | None = None
         # Where each change is told at once, what a query was told is known from the look before.
         at_once = self.by_elements and not query.report.timing
         marks = [each for each in self._marks.values() if isinstance(each, SlidingMarks)]
@@ -402,16 +402,20 @@ class ReportTrigger(Trigger):
             and (not report.non_empty or contents[name] is not None)
             for name, marks in self._marks.items()
         )
-        at, number = self._before
-        self._entered = any(each.newest(instant) > number for each in self._split)
+        self._entered = None
         for marks in self._marks.values():
-            marks.forget(at)
+            marks.forget(self._before[0])
         if result:
             self._contents = contents
         return result
 
     def concerns(self, since: int) -> bool:
-        if self._entered or since <= self.since or not self._split:
+        if since <= self.since or not self._split:
+            return True
+        if self._entered is None:
+            (at, _), (_, number) = self._decided, self._before
+            self._entered = any(each.newest(at) > number for each in self._split)
+        if self._entered:
             return True
         for marks in self._split:
             now = marks.seen(*self._decided, since)
