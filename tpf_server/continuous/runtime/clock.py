@@ -114,7 +114,8 @@ class StreamClocks:
 
     def newest_of(self, streams: Iterable[Term]) -> int:
         """The newest instant of elements of these streams."""
-        return max([1 + self._before(each) for each in streams], default=NEVER)
+        clocks = map(self._streams.get, streams)
+        return max([each.newest for each in clocks if each is not None], default=NEVER)
 
     def passed(
         self, streams: Collection[Term], awaited: Collection[Term], told: int = NEVER
@@ -137,7 +138,7 @@ class StreamClocks:
 
     def _before(self, stream: Term) -> int:
         clock = self._streams.get(stream)
-        return NEVER - 1 if clock is None else clock.newest - 1
+        return NEVER if clock is None else clock.newest - 1
 
 
 class StreamPosition(NamedTuple):

@@ -132,6 +132,7 @@ def _beginning(cursor: Cursor) -> int:
 
 
 def _duration(cursor: Cursor) -> int:
+    """Parse ``PT10S``, ``10 s``, ``10s``, or a number of milliseconds; in milliseconds."""
     begin = cursor.token.position
     if cursor.token.kind == "integer":
         number = cursor.whole_number("a duration")

@@ -303,13 +303,14 @@ class ReportTrigger(Trigger):
         self._number = 0
         self._before = self._decided = (NEVER, 0)
         self._entered: bool | None = None
-        # Where each change is told at once, what a query was told is known from the look before.
+        # Queries that see other elements are told apart where each change is reported at once: then
+        # what changed for one is known from the look before.
         at_once = self.by_elements and not query.report.timing
         marks = [each for each in self._marks.values() if isinstance(each, SlidingMarks)]
         splits = at_once and not counted and not any(each.window.past for each in marks)
-        self._split = marks if splits else []
+        self._apart = marks if splits else []
 
-    def begin(self, newest: int) -> None:
+    def came_before(self, newest: int) -> None:
         """See `Trigger`: windows that others share are there already."""
         if self.by_elements:
             self._looked = newest
@@ -410,14 +411,14 @@ class ReportTrigger(Trigger):
         return result
 
     def concerns(self, since: int) -> bool:
-        if since <= self.since or not self._split:
+        if since <= self.since or not self._apart:
             return True
         if self._entered is None:
             (at, _), (_, number) = self._decided, self._before
-            self._entered = any(each.newest(at) > number for each in self._split)
+            self._entered = any(each.newest(at) > number for each in self._apart)
         if self._entered:
             return True
-        for marks in self._split:
+        for marks in self._apart:
             now = marks.seen(*self._decided, since)
             changed = not self._report.content_change or now != marks.seen(*self._before, since)
             if changed and (now or not self._report.non_empty):
@@ -431,7 +432,7 @@ class ReportTrigger(Trigger):
             and self._decided == other._decided
             and self._looked == other._looked
             and (
-                (bool(self._split) and other.since <= self.since)
+                (bool(self._apart) and other.since <= self.since)
                 or (
                     self._contents == other._contents
                     and all(

@@ -256,6 +256,8 @@ class TooManyStaticError(Exception):
 
 
 class _Bound:
+    """Stop a static part that grows too large."""
+
     def __init__(self, most: int) -> None:
         self.left: int | None = most
 
@@ -361,6 +363,7 @@ class CsparqlLeaves(Leaves):
         return count
 
     def _joined(self, node: Node | None, pattern: QuadPattern, most: int) -> Node:
+        """Join one more pattern; up to `most` static triples are read whole."""
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
         stamped: list[WindowView] | None = None

@@ -336,7 +336,7 @@ class Trigger:
         """True where arrivals move the windows of its queries."""
         return bool(self.reads) and not self.timed
 
-    def begin(self, newest: int) -> None:
+    def came_before(self, newest: int) -> None:
         """Note the newest instant of elements that came before."""
 
     def due_first(self, at: int) -> int | None:

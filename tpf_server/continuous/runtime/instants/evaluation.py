@@ -595,7 +595,7 @@ class PeriodicEvaluation:
         )
 
     @property
-    def joins(self) -> bool:
+    def may_join(self) -> bool:
         """True where its first question, at least, may be asked of an equal evaluation."""
         return not self.joined and self.whole(next(iter(self.questions.values())))
 
@@ -685,7 +685,7 @@ class Equals(Generic[ItemT]):
         """Return the one from which nothing is hidden."""
         return self._whole.get(key)
 
-    def begin(self, key: Hashable, item: ItemT) -> ItemT:
+    def first_whole(self, key: Hashable, item: ItemT) -> ItemT:
         """Return the equal one from which nothing is hidden, as from this one, or this."""
         return item if key is None else self._whole.setdefault(key, item)
 

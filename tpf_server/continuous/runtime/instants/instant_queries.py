@@ -196,7 +196,7 @@ T = TypeVar("T")
 
 
 FEW_ALONE: Final = 3
-"""So many queries that see other elements cost less alone than numbers do."""
+"""Up to so many queries that see other elements cost less alone than together."""
 
 
 class EvaluationPlanner:
@@ -249,9 +249,10 @@ class EvaluationPlanner:
         with as_continuous_errors():
             key, question = question_of(query, self._initial(query, separated=True))
             result = self._evaluations.whole(key)
-            if result is None:
-                result = self._made(query, key, 0)
-            return result, self.shared(result, query, question)
+            if result is not None:
+                return result, self.shared(result, query, question)
+            result = self._made(query, key, 0)
+            return result, result.ask(question)
 
     def _made(
         self, query: CsparqlQuery, key: Hashable, since: int, parts: PartedQuery | None = None
@@ -444,12 +445,12 @@ class StreamReaders:
                 return  # It goes on as it is.
             if equal.owners == 1:
                 equal.joined = True
-                self._evaluations.begin(equal.key, equal)
+                self._evaluations.first_whole(equal.key, equal)
                 self.windows.attach(equal, registered.trigger)
                 self._planner.plan_anew(equal, registered.query)
             self._leave(registered, own)
         else:
-            equal = self._evaluations.begin(own.key, own)
+            equal = self._evaluations.first_whole(own.key, own)
             own.joined = equal is own
             if own.joined:
                 return
@@ -461,7 +462,7 @@ class StreamReaders:
 
     def reported(self, trigger: Trigger) -> None:
         """Note that a trigger of counting queries has decided; it may go on as an equal one."""
-        equal = self._triggers.begin(trigger.key, trigger)
+        equal = self._triggers.first_whole(trigger.key, trigger)
         if equal is not trigger and trigger.equals(equal):
             for registered in tuple(trigger.queries):
                 self._untrigger(registered)
@@ -691,7 +692,7 @@ class InstantQueries:
             # Where that is too much, its queries are told when they answer.
             with suppress(JoinLimitError, FailedEvaluationError):
                 evaluation.move(instant)
-        joining = {each for each in evaluations if each.joins}
+        joining = {each for each in evaluations if each.may_join}
         for registered in tuple(trigger.queries):
             if registered.state != "running":
                 continue
@@ -841,7 +842,7 @@ class InstantQueries:
         registered = PeriodicQuery(
             name, query, (evaluation, question), callback, backlog, self._drop, arrivals
         )
-        registered.trigger.begin(self._clocks.newest_of(query.reads))
+        registered.trigger.came_before(self._clocks.newest_of(query.reads))
         try:
             self.timetable.add(registered)
         except UnsupportedContinuousQueryError:

@@ -199,6 +199,7 @@ class RecordFeed:
         return not self._asked or bool(self._queries)
 
     def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
+        """Give records to windows while these take them; return how many arrived."""
         stream = self._stream
         shape = self._shape()
         if shape is None:
