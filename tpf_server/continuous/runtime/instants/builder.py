@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
-from tpf_client.dataflow.build.builder import Builder, build_output
-from tpf_client.dataflow.build.modifiers_builder import argument_of
+from tpf_client.dataflow.build.builder import build_output
+from tpf_client.dataflow.build.modifiers_builder import Modified, argument_of
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Dataflow, Leaves, LimitedInput, Node, Work
 from tpf_client.dataflow.operators.basic import Compute, Output, Project
@@ -33,7 +33,7 @@ from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import place_of
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
-from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp
+from tpf_server.continuous.runtime.plans.stamps import STAMP, StampedBuilder, hidden_stamp
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 from tpf_server.continuous.runtime.static.static_rows import (
     LOOKUP_COST,
@@ -59,18 +59,18 @@ class PatternInput:
         row_of: Callable[[EncodedTriple], Solution | None],
         rows: StaticRows | None,
         windows: Sequence[WindowView],
-        stamped: Sequence[WindowView] | None,
+        timed: Sequence[WindowView] | None,
         push: Callable[[Solution, int], None],
         *,
-        numbered: bool = False,
+        stamped: bool = False,
     ) -> None:
         self._matcher = matcher
         self._row_of = row_of
         self.rows = rows
         self._static: Mapping[Solution, int] = {} if rows is None else rows.all
         self._windows = list(windows)
-        self._stamped = None if stamped is None else list(stamped)
-        self._numbered = numbered
+        self._timed = None if timed is None else list(timed)
+        self._stamped = stamped
         self._push = push
         for window in self._windows:
             others = tuple(each for each in self._windows if each is not window)
@@ -111,8 +111,8 @@ class PatternInput:
         if row is None:
             return
         static = row in self._static
-        if self._stamped is not None:
-            if self._stamped == [window] and not others and not static:
+        if self._timed is not None:
+            if self._timed == [window] and not others and not static:
                 self._change(row, (old is not None, old), (new is not None, new))
                 return
             before = self._state(triple, static=static, window=window, at=old)
@@ -136,11 +136,11 @@ class PatternInput:
             found = [at if each is window else each.latest(triple) for each in windows]
             return max([each for each in found if each is not None], default=None)
 
-        if static and self._numbered:
+        if static and self._stamped:
             # All queries see it.
             return True, None
         present = static or latest(self._windows) is not None
-        return present, None if self._stamped is None else latest(self._stamped)
+        return present, None if self._timed is None else latest(self._timed)
 
     def _change(
         self, row: Solution, old: tuple[bool, int | None], new: tuple[bool, int | None]
@@ -149,7 +149,7 @@ class PatternInput:
             return
         for (present, stamp), count in ((old, -1), (new, 1)):
             if present:
-                if self._stamped is None:
+                if self._timed is None:
                     self._push(row, count)
                 else:
                     encoded = 0 if stamp is None else encode_stamp(stamp)
@@ -162,21 +162,21 @@ class PatternInput:
 class StaticJoin(HashJoin):
     """A join with static rows and a further set; rows in both count once.
 
-    Where the rows of the set end with numbers, those that are static are as if they had none.
+    Where the rows of the set end with stamps, those that are static are as if they had none.
     """
 
     _static: StaticIndex
 
     def __init__(
-        self, left: Node, right: Node, rows: StaticRows, most: int, *, numbered: bool = False
+        self, left: Node, right: Node, rows: StaticRows, most: int, *, stamped: bool = False
     ) -> None:
         super().__init__(left, right)
         shared = self._layout.shared
         assert shared
         assert not self._layout.loose
-        schema = right.schema[:-1] if numbered else right.schema
-        self._row = slice(0, -1) if numbered else slice(None)
-        self._no_number = (0,) if numbered else ()
+        schema = right.schema[:-1] if stamped else right.schema
+        self._row = slice(0, -1) if stamped else slice(None)
+        self._no_stamp = (0,) if stamped else ()
         self.rows = rows
         self._most = most
         self._places = (
@@ -201,7 +201,7 @@ class StaticJoin(HashJoin):
         beside = self._right.get(key)
         self._spend(count * (len(static) + len(beside or ())))
         for rest in static:
-            emit(solution + rest + self._no_number, count)
+            emit(solution + rest + self._no_stamp, count)
         for rest in beside or ():
             if rest[self._row] not in static:
                 emit(solution + rest, count)
@@ -226,8 +226,8 @@ class StaticJoin(HashJoin):
         try:
             self._spend(count * sum(partners.values()))
             beside = self._right.get(key, ())
-            changes = [] if rest in beside else [(rest + self._no_number, count)]
-            if self._no_number:
+            changes = [] if rest in beside else [(rest + self._no_stamp, count)]
+            if self._no_stamp:
                 changes += [(each, -count) for each in beside if each[:-1] == rest]
             emit = self.emit
             for each, added in changes:
@@ -273,6 +273,7 @@ class CsparqlLeaves(Leaves):
 
     Attributes:
         predicates: of triples that may match; ``None``: any.
+        stamped: solutions have stamps that say which queries see them.
     """
 
     def __init__(
@@ -283,7 +284,10 @@ class CsparqlLeaves(Leaves):
         shared_rows: SharedRows,
         flow: Dataflow,
         work: Work,
+        *,
+        stamped: bool,
     ) -> None:
+        self.stamped = stamped
         self._graph = graph
         self._work = work
         self._known = 0
@@ -338,7 +342,7 @@ class CsparqlLeaves(Leaves):
                 self._bounds.append(bound)
                 node.connect(bound.take)
         assert node is not None
-        schema = variables_of_bgp(tuple(patterns))
+        schema = (*variables_of_bgp(tuple(patterns)), *filter(hidden_stamp, node.schema))
         return node if node.schema == schema else self._flow.add(Project(node, schema))
 
     def check_product(self, patterns: Iterable[QuadPattern]) -> None:
@@ -366,17 +370,20 @@ class CsparqlLeaves(Leaves):
         """Join one more pattern; up to `most` static triples are read whole."""
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
-        stamped: list[WindowView] | None = None
+        timed: list[WindowView] | None = None
         certain = frozenset(schema)
+        carrying = self._graph.part_of(pattern) != "static"
+        windows = [self._windows[stream] for stream in source.streams] if carrying else []
         named = place_of(pattern.graph) is not None
         if is_variable(pattern.graph) and not named:
             stamp = self._graph.stamps[Variable(pattern.graph)]
-            stamped = [self._windows[stream] for stream in stamp.streams]
+            timed = [self._windows[stream] for stream in stamp.streams]
             certain -= {Variable(pattern.graph)}
-        numbered = hidden_stamp(Variable(pattern.graph))
+        stamped = self.stamped and carrying
+        if stamped:
+            schema = (*schema, Variable(f"{STAMP}{len(self._inputs)}"))
+            timed = windows
         leaf = self._flow.add(LimitedInput(schema, certain, self._work))
-        carrying = self._graph.part_of(pattern) != "static"
-        windows = [self._windows[stream] for stream in source.streams] if carrying else []
         matcher = TripleMatcher(number_variables([pattern], self._dictionary)[0])
         row_of = _in_graph(matcher.row) if named else matcher.row
         # Also of what is taken to be static, so that a window holds enough for any plan.
@@ -394,14 +401,14 @@ class CsparqlLeaves(Leaves):
             rows = self._shared_rows.shared(StaticRows(dataset, [plain], self._dictionary))
         if node is None:
             joined: Node = leaf
-        elif rows is not None and (stamped is None or numbered) and _meets(node, schema):
-            join = StaticJoin(node, leaf, rows, most, numbered=numbered)
+        elif rows is not None and (timed is None or stamped) and _meets(node, schema):
+            join = StaticJoin(node, leaf, rows, most, stamped=stamped)
             joined = self._flow.add(join)
             self._following.append(join)
             rows = None
         else:
             joined = self._flow.add(HashJoin(node, leaf))
-        entry = PatternInput(matcher, row_of, rows, windows, stamped, leaf.push, numbered=numbered)
+        entry = PatternInput(matcher, row_of, rows, windows, timed, leaf.push, stamped=stamped)
         if rows is not None:
             self._following.append(entry)
         self._inputs.append(entry)
@@ -433,7 +440,7 @@ def has_static(static: StaticData, pattern: QuadPattern, graphs: tuple[Term, ...
 
 
 def encode_stamp(stamp: int) -> int:
-    """Return the integer of a timestamp, or of a number, as a term."""
+    """Return the integer of a timestamp, or of a stamp, as a term."""
     encoded = inline_integer(stamp)
     assert encoded is not None
     return encoded
@@ -536,7 +543,7 @@ def build(
     return build_output(builder, query, query.pattern)
 
 
-class CsparqlBuilder(Builder):
+class CsparqlBuilder(StampedBuilder):
     """Build nodes for patterns, aggregations included."""
 
     leaves: CsparqlLeaves
@@ -617,6 +624,18 @@ class CsparqlBuilder(Builder):
 
     def _is_static(self, bgp: algebra.BGP) -> bool:
         return all(map(self._static, bgp.patterns))
+
+    def stamps(self, pattern: Pattern) -> bool:
+        return self.leaves.stamped and any(
+            isinstance(each, algebra.BGP) and not self._is_static(each)
+            for each in algebra.walk(pattern)
+        )
+
+    def modified(self, pattern: Pattern, seed: Node | None) -> Modified:
+        """Stamps are variables of the result, too."""
+        result = super().modified(pattern, seed)
+        stamps = filter(hidden_stamp, result.node.schema)
+        return result._replace(variables=(*result.variables, *stamps))
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         if any(isinstance(each, algebra.Path) for each in algebra.walk(pattern)):

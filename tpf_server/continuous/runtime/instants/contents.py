@@ -20,12 +20,12 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
 from tpf_server.continuous.runtime.windows.matchers import ByConstants, EncodedTriple, Mask
 
 OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
-"""Called with a triple and its latest timestamp (or number) in the window, before and after."""
+"""Called with a triple and its latest timestamp (or stamp) in the window, before and after."""
 
 
-_Place: TypeAlias = Literal[0, 1]
+_Place: TypeAlias = Literal[0, 3]
 _AT: Final = 0
-_NUMBER: Final = 1
+_STAMP: Final = 3
 _BY_TIME = itemgetter(_AT)
 
 
@@ -68,7 +68,7 @@ class WindowContents:
         return self._start is not None and newest <= self._start
 
     def latest(self, triple: EncodedTriple, since: int, place: _Place) -> int | None:
-        """Return the latest timestamp or number of a triple among elements after a number."""
+        """Return the latest timestamp or stamp of a triple among elements after a number."""
         return _latest(self._occurrences.get(triple, ()), since, place)
 
     def add(self, occurrence: Occurrence) -> None:
@@ -176,9 +176,9 @@ class WindowView:
 
     contents: WindowContents
 
-    def __init__(self, window: SteppedWindow, since: int, *, numbered: bool = False) -> None:
+    def __init__(self, window: SteppedWindow, since: int, *, stamped: bool = False) -> None:
         self.window = window
-        self.place: _Place = _NUMBER if numbered else _AT
+        self.place: _Place = _STAMP if stamped else _AT
         self.hidden = 0
         self.listeners: list[tuple[Mask, _Listener]] = []
         WindowContents(window).show(self)
@@ -211,7 +211,7 @@ class WindowView:
         return [each for each in self.contents.triples if self.latest(each) is not None]
 
     def latest(self, triple: EncodedTriple) -> int | None:
-        """The latest timestamp (or number) of a triple, if it is there."""
+        """The latest timestamp (or stamp) of a triple, if it is there."""
         return self.contents.latest(triple, self.since, self.place)
 
 

@@ -110,12 +110,14 @@ TIMESTAMP: Final = "TIMESTAMP"
 class Occurrence(NamedTuple):
     """A triple of an element: timestamp, number of the element, integers.
 
-    In windows of named graphs it has a fourth term: its graph, or 0 without one.
+    In windows of named graphs it has a fourth term: its graph, or 0 without one. `stamp` is the
+    number of the last query that began before it (see `Watermark`).
     """
 
     at: int
     number: int
     triple: EncodedTriple
+    stamp: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,13 @@
 As in the paper's figure 1, sources are below and results above.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable
 from tpf_client.sparql import algebra
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
-from tpf_server.continuous.runtime.plans.dispatch import STAMP
 
-_NUMBERS = re.compile(rf"( @)? {re.escape(STAMP)}\d+")
 _INFIX = ("=", "!=", "<", ">", "<=", ">=", "&&", "||", "+", "-", "*", "/")
 
 
@@ -24,7 +21,7 @@ def drawn(graph: OperatorGraph) -> str:
     """Write a line for each operator of a query, from its result down to its sources."""
     query = graph.query
     label = f"{query.form} result" + (f" {' '.join(query.variables)}" if query.variables else "")
-    return _NUMBERS.sub("", "\n".join(_drawn(label, [_operator(graph, graph.pattern)])) + "\n")
+    return "\n".join(_drawn(label, [_operator(graph, graph.pattern)])) + "\n"
 
 
 def _drawn(label: str, inputs: Iterable[_Lines]) -> _Lines:

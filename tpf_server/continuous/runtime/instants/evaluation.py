@@ -3,12 +3,12 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Generic, TypeAlias, TypeVar, get_args
+from typing import Final, Generic, TypeAlias, TypeVar, cast, get_args
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.changes import Solution, TermId, projection
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Dataflow, LimitedInput, Work
+from tpf_client.dataflow.node import Dataflow, Input, LimitedInput, Work
 from tpf_client.dataflow.operators.basic import Output
 from tpf_client.errors import LimitError, UnsupportedQueryError
 from tpf_client.sparql import algebra
@@ -35,16 +35,16 @@ from tpf_server.continuous.runtime.instants.builder import (
     CsparqlLeaves,
     TooManyStaticError,
     build,
-    encode_stamp,
 )
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.plans.dispatch import (
-    ConstantIndex,
+    Dispatch,
+    NettingDispatch,
     comparison,
     lifted_comparison,
-    seen_by,
 )
+from tpf_server.continuous.runtime.plans.stamps import keeps_stamps
 from tpf_server.continuous.runtime.static.static_data import StaticData
 from tpf_server.continuous.runtime.static.static_rows import SharedRows
 
@@ -65,7 +65,6 @@ _Above: TypeAlias = (
 )
 _ABOVE: Final = get_args(_Above)
 """What may be above the gap; AGGREGATE is an `Extend`."""
-_NUMBERED: Final = algebra.BGP, algebra.Join, algebra.Union, algebra.Values, Filter, algebra.Extend
 RowsT = TypeVar("RowsT", bound=Sized)
 ItemT = TypeVar("ItemT", bound=Hashable)
 
@@ -78,7 +77,7 @@ class PartedQuery:
         comparisons: conditions with variables in place of constants.
         gap: stands for the solutions that pass the comparisons.
         own: the query over `gap`, with the comparisons.
-        numbered: the shared part has numbers.
+        stamped: the shared part has stamps.
     """
 
     below: algebra.Query
@@ -87,7 +86,7 @@ class PartedQuery:
     above: algebra.Query
     gap: Pattern
     own: algebra.Query
-    numbered: bool = False
+    stamped: bool = False
 
 
 def parted(query: algebra.Query) -> PartedQuery | None:
@@ -99,27 +98,17 @@ def parted(query: algebra.Query) -> PartedQuery | None:
     return None
 
 
-def parted_by_numbers(query: algebra.Query) -> PartedQuery | None:
-    """Cut a query above solutions that can be numbered (see `with_numbers`).
-
-    Best at comparisons with constants.
-    """
+def parted_by_stamps(query: algebra.Query) -> PartedQuery | None:
+    """Cut a query above solutions with stamps; best at comparisons with constants."""
     best: PartedQuery | None = None
     for above, pattern in _cuts(query):
         inner, comparisons, constants = _cut(pattern)
-        if (comparisons or best is None) and _can_be_numbered(inner):
-            best = replace(_parted(query, above, inner, comparisons, constants), numbered=True)
+        slices = any(isinstance(each, algebra.Slice) for each in algebra.walk(inner))
+        if (comparisons or best is None) and not slices and keeps_stamps(inner, absence=True):
+            best = replace(_parted(query, above, inner, comparisons, constants), stamped=True)
             if comparisons:
                 break
     return best
-
-
-def _can_be_numbered(pattern: Pattern) -> bool:
-    """True where each solution is made of one triple for each of its patterns, and no other."""
-    return all(
-        isinstance(each, _NUMBERED) and all(map(movable, algebra.expressions_of(each)))
-        for each in algebra.walk(pattern)
-    )
 
 
 def _cuts(query: algebra.Query) -> Iterator[tuple[list[_Above], Pattern]]:
@@ -218,17 +207,24 @@ class Question:
     """The question that equal queries ask of an evaluation; no `parts`: the query is not cut.
 
     Attributes:
-        since: what it sees of a numbered evaluation: elements with higher numbers.
+        since: what it sees of a stamped evaluation: elements with higher numbers.
+        number: its own (see `Watermark`), as a term; it sees the stamps that are not smaller.
         hidden: the latest timestamps of those before, by window.
     """
 
     def __init__(
-        self, key: Hashable, query: Query, parts: PartedQuery | None, since: int = 0
+        self,
+        key: Hashable,
+        query: Query,
+        parts: PartedQuery | None,
+        number: int,
+        since: int = 0,
     ) -> None:
         self.key = key
         self.query = query
         self.parts = parts
         self.since = since
+        self.number = number
         self.hidden: dict[Term, int | None] = {}
         self.owners = 0
 
@@ -300,7 +296,6 @@ class QuestionPart(Computation):
         super().__init__(context)
         parts = question.parts
         assert parts is not None
-        self.since = encode_stamp(question.since)
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
         certain = always_bound(parts.below.pattern)
         self._entry = self.flow.add(LimitedInput(parts.below.variables, certain, self.work))
@@ -377,8 +372,8 @@ class AnswerRows:
 class PeriodicEvaluation:
     """Keep one query up to date, or the shared part of several.
 
-    A numbered one is for queries that do not see the same elements: its solutions have hidden
-    variables (see `with_numbers`) that say who sees them.
+    A stamped one is for queries that do not see the same elements: its solutions have stamps that
+    say who sees them.
 
     Attributes:
         questions: by key; with more than one it is `widened`.
@@ -397,18 +392,18 @@ class PeriodicEvaluation:
         parts: PartedQuery | None = None,
     ) -> None:
         self.key = key
-        self.numbered = parts is not None and parts.numbered
+        self.stamped = parts is not None and parts.stamped
         self.plans = 0
         self.joined = False
         self.questions: dict[Hashable, Question] = {}
-        self._index: ConstantIndex[QuestionPart] | None = None
-        self._parts: dict[Question, QuestionPart] = {}
+        self._dispatch: Dispatch | None = None
+        self._parts: dict[int, QuestionPart] = {}
         self._rows = _Rows(context.dictionary.decode)
         self.evaluations = 0
         self.recomputed = 0
         self._context = context
         self.windows = {
-            clause.graph: WindowView(clause.window, since, numbered=self.numbered)
+            clause.graph: WindowView(clause.window, since, stamped=self.stamped)
             for clause in graph.clauses
         }
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
@@ -426,7 +421,13 @@ class PeriodicEvaluation:
         self._main = main = Computation(context)
         main.work.share(len(self.questions))
         self._leaves = CsparqlLeaves(
-            graph, self.windows, context.static, context.shared_rows, main.flow, main.work
+            graph,
+            self.windows,
+            context.static,
+            context.shared_rows,
+            main.flow,
+            main.work,
+            stamped=self.stamped,
         )
         try:
             output = build(
@@ -459,7 +460,7 @@ class PeriodicEvaluation:
         Too many rows end its queries at their next answers.
         """
         self._let_go()
-        self._index = None
+        self._dispatch = None
         self._parts.clear()
         try:
             self._plan(graph)
@@ -473,16 +474,20 @@ class PeriodicEvaluation:
             self._widen(parts)
 
     def _widen(self, parts: PartedQuery) -> None:
-        variables = parts.below.variables
-        environment, output = self._main.environment, self._main.answers.output
-        self._index = ConstantIndex(
-            [comparison(each, variables, environment) for each in parts.comparisons],
-            self._context.dictionary,
-        )
-        self._visible = projection(output.variables, variables)
-        self._seen_by = seen_by(output.variables)
+        environment, variables = self._main.environment, self._main.answers.output.variables
+        self._entry = Input(variables, always_bound(parts.below.pattern))
+        compared = [comparison(each, variables, environment) for each in parts.comparisons]
+        make = NettingDispatch if self.stamped else Dispatch
+        self._dispatch = make(self._entry, compared, self._context.dictionary)
+        self._dispatch.connect(self._push)
         for question in self.questions.values():
             self._part_of(question)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        # One row for all of them.
+        row, numbers = solution[:-1], cast("tuple[int, ...]", solution[-1])
+        for number in numbers:
+            self._parts[number].push(row, count)
 
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
@@ -496,45 +501,31 @@ class PeriodicEvaluation:
     @property
     def widened(self) -> bool:
         """True where the solutions of the shared part are dispatched to questions."""
-        return self._index is not None
+        return self._dispatch is not None
 
     def _part_of(self, question: Question) -> QuestionPart:
-        part = self._parts.get(question)
+        number, part = question.number, self._parts.get(question.number)
         if part is None:
             self._pass_on()
-            assert self._index is not None
+            assert self._dispatch is not None
             part = QuestionPart(question, self._leaves, self._context, self._rows.__getitem__)
-            self._parts[question] = part
-            self._index.add(part, part.constants)
+            self._parts[number] = part
+            self._dispatch.add(number, part.constants)
             try:
                 for solution, count in self._main.answers.output.multiset().items():
-                    row = self._visible(solution)
-                    _, until = self._seen_by(solution)
-                    if part.since < until and self._index.among((part,), row):
+                    row = self._dispatch.seen(number, solution)
+                    if row is not None:
                         part.push(row, count)
             except Exception as error:  # noqa: BLE001 - it ends one part alone
                 part.fail(error)
         return part
 
     def _pass_on(self) -> None:
-        assert self._index is not None
+        assert self._dispatch is not None
         self._rows.clear()
-        changes = self._main.answers.output.take_changes()
-        if not self.numbered:
-            for solution, count in changes:
-                for part in self._index.queries(solution):
-                    part.push(solution, count)
-            return
-        held: dict[Solution, list[tuple[int, int]]] = {}
-        for solution, count in changes:
-            _, until = self._seen_by(solution)
-            held.setdefault(self._visible(solution), []).append((until, count))
-        for row, own in held.items():
-            for part in self._index.queries(row):
-                # A triple that comes again has another number: some see it anew.
-                total = sum([count for until, count in own if part.since < until])
-                if total:
-                    part.push(row, total)
+        for solution, count in self._main.answers.output.take_changes():
+            self._entry.push(solution, count)
+        self._dispatch.flush()
 
     def leave(self, question: Question) -> bool:
         """Take a query's question back; true where it was the last one, and this has ended."""
@@ -542,9 +533,9 @@ class PeriodicEvaluation:
         if question.owners <= 0:
             self.questions.pop(question.key, None)
             self._main.work.share(len(self.questions))
-            part = self._parts.pop(question, None)
-            if part is not None and self._index is not None:
-                self._index.remove(part)
+            part = self._parts.pop(question.number, None)
+            if part is not None and self._dispatch is not None:
+                self._dispatch.remove(question.number)
         if not self.questions:
             self._leaves.close()
         return not self.questions
@@ -589,7 +580,7 @@ class PeriodicEvaluation:
         """True where nothing in its windows is hidden from a question."""
         return all(
             view.contents.passed(question.hidden[name], question.since)
-            if self.numbered
+            if self.stamped
             else not view.since
             for name, view in self.windows.items()
         )

@@ -23,7 +23,11 @@ from tpf_server.continuous.runtime.errors import (
     WindowLimitError,
     as_continuous_errors,
 )
-from tpf_server.continuous.runtime.instants.builder import TooManyStaticError, has_static
+from tpf_server.continuous.runtime.instants.builder import (
+    TooManyStaticError,
+    encode_stamp,
+    has_static,
+)
 from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import (
     CsparqlQuery,
@@ -41,13 +45,12 @@ from tpf_server.continuous.runtime.instants.evaluation import (
     PeriodicEvaluation,
     Question,
     parted,
-    parted_by_numbers,
+    parted_by_stamps,
 )
 from tpf_server.continuous.runtime.instants.operator_graph import (
     Knowledge,
     OperatorGraph,
     operator_graph,
-    with_numbers,
 )
 from tpf_server.continuous.runtime.instants.periodic_query import (
     AnswerCallback,
@@ -60,7 +63,7 @@ from tpf_server.continuous.runtime.semantics import says_now
 from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import SharedRows, tell
-from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple
+from tpf_server.continuous.runtime.windows.matchers import EncodedQuad, EncodedTriple, Watermark
 
 # The windows of an engine: shared by queries, found by streams and predicates.
 
@@ -200,7 +203,11 @@ FEW_ALONE: Final = 3
 
 
 class EvaluationPlanner:
-    """Make the evaluations of an engine."""
+    """Make the evaluations of an engine.
+
+    Attributes:
+        watermark: counts questions.
+    """
 
     def __init__(
         self,
@@ -209,6 +216,7 @@ class EvaluationPlanner:
         declarations: Declarations,
         rules: tuple[Rule, ...],
     ) -> None:
+        self.watermark = Watermark()
         self._context = context
         self._static = context.static
         self._evaluations = evaluations
@@ -224,30 +232,52 @@ class EvaluationPlanner:
         """Make an evaluation and its question, or share one.
 
         One is shared with queries that differ in constants at most: where an element came since,
-        a numbered one.
+        a stamped one.
         """
         with as_continuous_errors():
             initial = self._initial(query, separated=True)
-            key, question = question_of(query, initial)
+            key, question = self._question(query, initial)
             result = self._evaluations.fresh(key, arrivals)
             if result is not None:
                 return result, self.shared(result, query, question)
-            numbered = None
+            stamped = None
             if self._evaluations.count(key) >= FEW_ALONE:
-                numbered = numbered_question_of(query, initial, arrivals)
-            if numbered is None:
+                stamped = self._stamped(query, initial, arrivals)
+            if stamped is None:
                 result = self._made(query, key, arrivals)
             else:
-                key, question = numbered
+                key, question = stamped
                 result = self._evaluations.latest(key)
                 if result is None:
                     result = self._made(query, key, arrivals, question.parts)
             return result, result.ask(question)
 
+    def _question(self, query: CsparqlQuery, graph: OperatorGraph) -> tuple[Hashable, Question]:
+        """The key that queries share if they differ in constants only, and the question of one."""
+        names = _names(query, graph)
+        parts = parted(graph.query) if _shares_parts(query, graph) else None
+        common = graph.query if parts is None else (parts.below, parts.comparisons)
+        key = (common, names) if query.shares else None
+        return key, Question((graph.query, names), graph.query, parts, self._next())
+
+    def _stamped(
+        self, query: CsparqlQuery, graph: OperatorGraph, since: int
+    ) -> tuple[Hashable, Question] | None:
+        """The same of a query that may share with those that see other elements."""
+        parts = parted_by_stamps(graph.query)
+        if graph.stamps or parts is None or not _shares_parts(query, graph):
+            return None
+        names = _names(query, graph)
+        key = "stamped", parts.below, parts.comparisons, names
+        return key, Question((graph.query, names, since), graph.query, parts, self._next(), since)
+
+    def _next(self) -> int:
+        return encode_stamp(self.watermark.next())
+
     def whole(self, query: CsparqlQuery) -> tuple[PeriodicEvaluation, Question]:
         """Share the evaluation from which nothing is hidden, or make it."""
         with as_continuous_errors():
-            key, question = question_of(query, self._initial(query, separated=True))
+            key, question = self._question(query, self._initial(query, separated=True))
             result = self._evaluations.whole(key)
             if result is not None:
                 return result, self.shared(result, query, question)
@@ -278,7 +308,7 @@ class EvaluationPlanner:
         with as_continuous_errors():
             if evaluation.widened:
                 initial = self._initial(query, separated=True).query
-                parts = (parted_by_numbers if evaluation.numbered else parted)(initial)
+                parts = (parted_by_stamps if evaluation.stamped else parted)(initial)
             self._plan_anew(evaluation, query, parts)
 
     def _plan_anew(
@@ -302,7 +332,6 @@ class EvaluationPlanner:
             graph = self._initial(query, separated=separated)
             if parts is not None:
                 graph = replace(graph, query=parts.below)
-                graph = with_numbers(graph) if parts.numbered else graph
             return make(optimised(graph, self._rules))
 
         with self._context.dictionary.permanently():
@@ -310,30 +339,6 @@ class EvaluationPlanner:
                 return made(separated=True)
             except TooManyStaticError:
                 return made(separated=False)
-
-
-def question_of(query: CsparqlQuery, graph: OperatorGraph) -> tuple[Hashable, Question]:
-    """The key that queries share if they differ in constants only, and the question of one."""
-    names = _names(query, graph)
-    parts = parted(graph.query) if _shares_parts(query, graph) else None
-    common = graph.query if parts is None else (parts.below, parts.comparisons)
-    key = (common, names) if query.shares else None
-    return key, Question((graph.query, names), graph.query, parts)
-
-
-def numbered_question_of(
-    query: CsparqlQuery, graph: OperatorGraph, since: int
-) -> tuple[Hashable, Question] | None:
-    """The same of a query that may share an evaluation with those that see other elements."""
-    other = graph.stamps or any(each.in_graphs for each in graph.clauses)
-    if other or not _shares_parts(query, graph):
-        return None
-    parts = parted_by_numbers(graph.query)
-    if parts is None:
-        return None
-    names = _names(query, graph)
-    key = "numbered", parts.below, parts.comparisons, names
-    return key, Question((graph.query, names, since), graph.query, parts, since)
 
 
 def _names(query: CsparqlQuery, graph: OperatorGraph) -> Hashable:
@@ -438,7 +443,7 @@ class StreamReaders:
         own, question = registered.evaluation, registered.question
         if own.joined or not own.whole(question):
             return
-        if own.numbered:
+        if own.stamped:
             try:
                 equal, question = self._planner.whole(registered.query)
             except ContinuousError:
@@ -456,7 +461,7 @@ class StreamReaders:
                 return
             self._leave(registered, own)
             # Others may go on asking the same of its evaluation.
-            question = Question(question.key, question.query, question.parts)
+            question = Question(question.key, question.query, question.parts, question.number)
             question = self._planner.shared(equal, registered.query, question)
         registered.share(equal, question)
 
@@ -484,7 +489,8 @@ class StreamReaders:
         """
         self.arrivals += 1
         number = self.arrivals
-        occurrences = [Occurrence(at, number, triple) for triple in triples]
+        stamp = self._planner.watermark.last
+        occurrences = [Occurrence(at, number, triple, stamp) for triple in triples]
         readers = self._queries.of(stream)
         if self._answered is not None and at <= self._answered:
             passed = [each for each in readers if each.last is not None and at <= each.last]

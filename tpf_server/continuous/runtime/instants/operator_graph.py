@@ -41,7 +41,6 @@ from tpf_server.continuous.runtime.instants.csparql_query import (
     StreamClause,
     place_of,
 )
-from tpf_server.continuous.runtime.plans.dispatch import STAMP
 from tpf_server.continuous.runtime.static.service_clauses import is_service
 
 # What the graphs of a query are made of: static graphs and windows of streams.
@@ -294,34 +293,6 @@ class _Timestamps:
     def _graph_of(self, quad: QuadPattern) -> Term:
         stamp = self.stamps.get(Variable(quad.graph))
         return Term(quad.graph) if stamp is None else stamp.graph
-
-
-def with_numbers(graph: "OperatorGraph") -> "OperatorGraph":
-    """Number the solutions of a projection, so that queries see those of later elements alone.
-
-    Each streaming triple pattern has a hidden variable, bound to the number of the latest element
-    with its triple; it is unbound where the triple is static.
-    """
-    stamps: dict[Variable, Stamp] = {}
-
-    def change(pattern: Pattern) -> Pattern:
-        match pattern:
-            case BGP(quads):
-                return BGP(tuple(map(numbered, quads)))
-            case Project(inner, variables):
-                return Project(inner, (*variables, *stamps))
-        return pattern
-
-    def numbered(quad: QuadPattern) -> QuadPattern:
-        if graph.part_of(quad) == "static":
-            return quad
-        name = Variable(f"{STAMP}{len(stamps)}")
-        stamps[name] = Stamp(graph.graph_of(quad), graph.source_of(quad).streams)
-        return quad._replace(graph=name)
-
-    pattern = transformed(graph.pattern, change)
-    query = replace(graph.query, pattern=pattern, variables=(*graph.query.variables, *stamps))
-    return replace(graph, query=query, stamps=stamps)
 
 
 PatternKind: TypeAlias = Literal["static", "streaming", "mixed"]

@@ -184,7 +184,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         *own, gap = drawn(replace(self.graph, query=parts.own)).splitlines()
         indent = " " * (len(gap) - len(gap.lstrip()))
         others = "with other constants"
-        if parts.numbered:
+        if parts.stamped:
             others += ", or that see other elements"
         sharing = f"{indent}shared by queries {others}: {self.evaluation.owners}"
         return [*own, sharing, *(f"{indent}  {line}" for line in shared)]

@@ -1,6 +1,5 @@
 """Assign solutions to the queries whose constants compare with them, by an index of these."""
 
-import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tpf_client.sparql.expressions.inlined import (
     TAG_BITS,
     decimal_of,
 )
+from tpf_server.continuous.runtime.plans.stamps import hidden_stamp, seen_by
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
 QueryT = TypeVar("QueryT", bound=Hashable)
@@ -44,39 +44,6 @@ class Comparison:
     variable: Variable
     value: Callable[[Solution], TermId]
     test: Callable[[Solution], bool]
-
-
-AFTER: Final = Variable("?.after")
-"""Has the last query, by its number, that does not see a solution, though its stamps say so; also
-the beginning of such names."""
-STAMP: Final = "?.stamp"
-UNTIL: Final = Variable(f"{STAMP}.until")
-
-
-def hidden_stamp(name: Variable) -> bool:
-    """True for columns that say which queries see a solution."""
-    return name.startswith((STAMP, AFTER))
-
-
-def seen_by(schema: Sequence[Variable]) -> Callable[[Solution], tuple[int, int]]:
-    """Return a function to the last query that does not see a solution yet, and the last that does.
-
-    The least stamp counts; static data alone have none, and all see them.
-    """
-    afters = [at for at, name in enumerate(schema) if name.startswith(AFTER)]
-    stamps = [at for at, name in enumerate(schema) if name.startswith(STAMP)]
-
-    def seers(solution: Solution) -> tuple[int, int]:
-        after, until = 0, sys.maxsize
-        for at in afters:
-            if solution[at] > after:
-                after = solution[at]
-        for at in stamps:
-            if 0 < solution[at] < until:
-                until = solution[at]
-        return after, until
-
-    return seers
 
 
 def lifted_variable(number: int) -> Variable:
@@ -280,6 +247,12 @@ class Dispatch(Node):
         self._numbers.remove(number)
         self.index.remove(number)
 
+    def seen(self, number: int, solution: Solution) -> Solution | None:
+        """Return what a query sees of a solution that it wants."""
+        after, until = self._seen_by(solution)
+        wants = after < number <= until and self.index.among((number,), solution)
+        return self._visible(solution) if wants else None
+
     def _push_one(self, solution: Solution, count: int) -> None:
         if self.index.among((solution[self._column],), solution):
             self.emit(solution, count)
@@ -336,35 +309,3 @@ class NettingDispatch(Dispatch):
                     alike.setdefault(total, []).append(number)
             for total, numbers in alike.items():
                 self.emit((*visible, tuple(numbers)), total)  # type: ignore[arg-type]
-
-
-class Newest(Node):
-    """The keys of rows with stamps, each with its latest stamp: who came until then sees the key.
-
-    Args:
-        stamp: the column of the latest.
-    """
-
-    def __init__(self, upstream: Node, keys: Sequence[Variable], stamp: Variable) -> None:
-        super().__init__((*keys, stamp), upstream.certain & {*keys} | {stamp}, monotone=False)
-        self._key = projection(upstream.schema, keys)
-        self._seen_by = seen_by(upstream.schema)
-        self._counts: dict[Solution, dict[int, int]] = {}
-        upstream.connect(self._push)
-
-    def _push(self, solution: Solution, count: int) -> None:
-        key = self._key(solution)
-        counts = self._counts.setdefault(key, {})
-        before = max([stamp for stamp, total in counts.items() if total > 0], default=0)
-        _, stamp = self._seen_by(solution)
-        counts[stamp] = counts.get(stamp, 0) + count
-        if not counts[stamp]:
-            del counts[stamp]
-            if not counts:
-                del self._counts[key]
-        now = max([stamp for stamp, total in counts.items() if total > 0], default=0)
-        if now != before:
-            if before:
-                self.emit((*key, before), -1)
-            if now:
-                self.emit((*key, now), 1)

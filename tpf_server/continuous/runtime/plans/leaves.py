@@ -19,7 +19,7 @@ from tpf_client.sparql.rewrite.visitor import counts_whole_rows, everything, occ
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
-from tpf_server.continuous.runtime.plans.dispatch import STAMP
+from tpf_server.continuous.runtime.plans.stamps import STAMP
 from tpf_server.continuous.runtime.semantics import Semantics
 from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import Dataset

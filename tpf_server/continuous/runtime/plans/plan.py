@@ -1,23 +1,19 @@
 """The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
-from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.modifiers_builder import build_group
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Dataflow, Key, Node, Work
 from tpf_client.dataflow.operators.basic import Distinct, Extend, Filter, Project, Union
 from tpf_client.dataflow.operators.closure import Closure
-from tpf_client.dataflow.operators.hash_join import HashJoin
-from tpf_client.dataflow.operators.matching import LeftJoin
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.operators.order import SortKeyOf
-from tpf_client.dataflow.state.groups import Grouping, Groups, GroupState
+from tpf_client.dataflow.state.groups import Grouping, Groups
 from tpf_client.errors import LimitError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import CALLS, is_volatile
@@ -27,22 +23,14 @@ from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.runtime.clock import StreamClock
 from tpf_server.continuous.runtime.delivery import Delivery
 from tpf_server.continuous.runtime.errors import JoinLimitError
-from tpf_server.continuous.runtime.plans.dispatch import (
-    AFTER,
-    UNTIL,
-    Dispatch,
-    NettingDispatch,
-    Newest,
-    comparison,
-    hidden_stamp,
-    seen_by,
-)
+from tpf_server.continuous.runtime.plans.dispatch import Dispatch, NettingDispatch, comparison
 from tpf_server.continuous.runtime.plans.leaves import (
     ContinuousLeaves,
     PlanContext,
     QueryPlan,
 )
 from tpf_server.continuous.runtime.plans.slices import Slices
+from tpf_server.continuous.runtime.plans.stamps import StampedBuilder, hidden_stamp
 from tpf_server.continuous.runtime.static.static_data import GraphChange
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance, tell
 from tpf_server.continuous.runtime.windows.window_input import WindowInput
@@ -85,87 +73,6 @@ class EmittingGroup(Node):
         groups.drained()
 
 
-class StampedGroups(Node):
-    """Groups of rows with stamps: what each query sees of a group that came late (see `Watermark`).
-
-    The rows of a group are cut at their stamps. A part has the rows since its cut, for the queries
-    between the cut before (the first of `seers`) and its own. Cuts go with their rows.
-    """
-
-    def __init__(
-        self, upstream: Node, how: Grouping, seers: tuple[Variable, ...], *, emitting: bool
-    ) -> None:
-        super().__init__((*how.schema, *seers), how.certain | {*seers}, monotone=False)
-        self._how = how
-        self._groups = Groups(how)
-        self._emitting = emitting
-        self._seen_by = seen_by(upstream.schema)
-        self._parts: dict[Key, dict[int, GroupState]] = {}
-        # Of each cut its own rows: the arguments of their aggregates, with their counts.
-        self._rows: dict[Key, dict[int, Counter[Any]]] = {}
-        self._shown: dict[Key, Counter[Solution]] = {}
-        self._touched: dict[Key, None] = {}
-        upstream.connect(self._push)
-
-    def limit(self, work: Work) -> None:
-        self._groups.limit(work)
-
-    @property
-    def pending(self) -> bool:
-        return bool(self._touched)
-
-    def _push(self, solution: Solution, count: int) -> None:
-        values = self._how.values_of(solution)
-        width = len(self._how.keys)
-        key, arguments = values[:width], values[width:]
-        if not self._how.passes(key):
-            return
-        _, stamp = self._seen_by(solution)
-        parts, rows = self._parts.setdefault(key, {}), self._rows.setdefault(key, {})
-        if stamp not in rows:
-            rows[stamp] = Counter()
-            part = parts[stamp] = self._groups.state(key)
-            for other, later in rows.items():
-                for each, times in later.items() if other > stamp else ():
-                    part.add(each, times)
-        own = rows[stamp]
-        own[arguments] += count
-        if not own[arguments]:
-            del own[arguments]
-        for cut, part in parts.items():
-            if cut <= stamp:
-                part.add(arguments, count)
-                part.fresh += max(count, 0)
-        self._touched[key] = None
-
-    def flush(self) -> None:
-        touched, self._touched = self._touched, {}
-        for key in touched:
-            parts, rows = self._parts[key], self._rows[key]
-            for cut in [cut for cut, own in rows.items() if not own]:
-                # What is left there is what the next one has.
-                del rows[cut], parts[cut]
-            if not rows:
-                del self._rows[key], self._parts[key]
-            now: Counter[Solution] = Counter()
-            after = 0
-            for cut in sorted(parts):
-                part = parts[cut]
-                count, part.fresh = part.fresh if self._emitting else 1, 0
-                if count:
-                    now[*self._groups.row(part), after, cut] = count
-                after = cut
-            before = self._shown.pop(key, Counter())
-            if now:
-                self._shown[key] = now
-            if not self._emitting:
-                before, now = before - now, now - before
-            for row, count in before.items():
-                self.emit(row, -count)
-            for row, count in now.items():
-                self.emit(row, count)
-
-
 def emitting_group(query: algebra.Query) -> algebra.Group | None:
     """Return the grouping whose rows are the rows of the query, if there is nothing more to it.
 
@@ -180,7 +87,7 @@ def emitting_group(query: algebra.Query) -> algebra.Group | None:
 # From algebra to the dataflow of a continuous query: what differs from a query over fragments.
 
 
-class PlanBuilder(Builder):
+class PlanBuilder(StampedBuilder):
     """Build the dataflow; conditions on a basic graph pattern become part of its join."""
 
     leaves: ContinuousLeaves
@@ -195,12 +102,10 @@ class PlanBuilder(Builder):
         *,
         paths: bool,
     ) -> None:
-        super().__init__(leaves, flow, environment)
-        self._emitting = emitting
+        super().__init__(leaves, flow, environment, emitting)
         self._follows_paths = paths
         self.dispatches: list[Dispatch] = []
         self.slices: list[Slices] = []
-        self._newest: list[Newest] = []
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Distinct | None:
         """Make a seed for paths only: windows and caches are local."""
@@ -233,64 +138,13 @@ class PlanBuilder(Builder):
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
         compared = [each for each in conditions if isinstance(each, algebra.Call)]
         result = [comparison(each, node.schema, self.environment) for each in compared]
-        make = NettingDispatch if self._newest else Dispatch
+        make = NettingDispatch if self.newest else Dispatch
         dispatch = make(node, result, self.leaves.dictionary)
         self.dispatches.append(dispatch)
         return self.flow.add(dispatch)
 
-    # Where stamps go with rows, a row of the right side says by its latest stamp who sees it.
-
-    def filtered(self, node: Node, condition: algebra.Expression) -> Node:
-        """See `Builder`; EXISTS keeps apart what queries see."""
-        for each in conjuncts(condition):
-            if isinstance(each, algebra.Exists) and self._stamps(each.pattern):
-                node = self._beside(node, self.build(each.pattern, None), absent=each.negated)
-            else:
-                node = super().filtered(node, each)
-        return node
-
-    def _minus(self, left: Node, right: algebra.Pattern, apart: tuple[Variable, ...]) -> Node:
-        if not self._stamps(right):
-            return super()._minus(left, right, apart)
-        if not set(left.schema) & set(in_scope(right)):
-            return left
-        return self._beside(left, self.build(right, None), absent=True)
-
-    def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
-        if not self._stamps(pattern.right):
-            return super()._optional(left, pattern)
-        right = self.build(pattern.right, None)
-        alone = self._beside(left, right, absent=True)
-        return self.flow.add(Union(self.flow.add(HashJoin(left, right)), alone))
-
-    def _stamps(self, pattern: algebra.Pattern) -> bool:
+    def stamps(self, pattern: algebra.Pattern) -> bool:
         return self.leaves.dispatches and self.leaves.streams(pattern)
-
-    def _beside(self, left: Node, right: Node, *, absent: bool) -> Node:
-        shared = [name for name in left.schema if name in right.schema]
-        after, until = self._seers()
-        newest = self._latest(right, shared, after if absent else until)
-        return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
-
-    def _latest(self, node: Node, names: Sequence[Variable], stamp: Variable) -> Newest:
-        self._newest.append(self.flow.add(Newest(node, names, stamp)))
-        return self._newest[-1]
-
-    def distinct(self, node: Node) -> Node:
-        """See `Construction`; the latest of equal solutions says who sees one."""
-        names = [name for name in node.schema if not hidden_stamp(name)]
-        if len(names) == len(node.schema):
-            return super().distinct(node)
-        return self._latest(node, names, self._seers()[1])
-
-    def _seers(self) -> tuple[Variable, Variable]:
-        number = len(self.flow.nodes)
-        return Variable(f"{AFTER}{number}"), Variable(f"{UNTIL}{number}")
-
-    def reduced(self, node: Node, names: Sequence[Variable]) -> Node:
-        """Keep stamps too."""
-        stamps = filter(hidden_stamp, node.schema)
-        return super().reduced(node, (*names, *(each for each in stamps if each not in names)))
 
     def first_ones(self, node: Node, key: SortKeyOf, offset: int, limit: int | None) -> Node:
         """Keep the first solutions that each query sees."""
@@ -304,7 +158,7 @@ class PlanBuilder(Builder):
 
     def _slices(self, node: Node, key: SortKeyOf | None, fixed: tuple[int, int | None]) -> Node:
         stamped = any(map(hidden_stamp, node.schema))
-        seers = self._seers() if stamped else ()
+        seers = self.seers() if stamped else ()
         slices = self.flow.add(Slices(node, key, node.schema, fixed=fixed, seers=seers))
         if stamped:
             self.slices.append(slices)
@@ -321,11 +175,7 @@ class PlanBuilder(Builder):
         return node
 
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
-        """Return the groups of a node's solutions; `pattern` is their use."""
-        emitting = self._emitting is not None and pattern == self._emitting
-        if any(map(hidden_stamp, node.schema)):
-            return self.flow.add(StampedGroups(node, how, self._seers(), emitting=emitting))
-        if emitting:
+        if pattern == self.emitting and not any(map(hidden_stamp, node.schema)):
             return self.flow.add(EmittingGroup(node, how))
         return super().groups_of(node, how, pattern)
 

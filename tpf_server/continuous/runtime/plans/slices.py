@@ -17,7 +17,7 @@ from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.order import SHARE, SortKeyOf
 from tpf_client.sparql.ordering import SortKey
-from tpf_server.continuous.runtime.plans.dispatch import hidden_stamp, seen_by
+from tpf_server.continuous.runtime.plans.stamps import hidden_stamp, seen_by
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE
 
 _Seers = range | tuple[int, ...] | frozenset[int]

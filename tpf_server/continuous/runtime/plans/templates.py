@@ -18,29 +18,27 @@ from typing import Final
 from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
-    Aggregate,
     Distinct,
-    Exists,
     Expression,
     Extend,
     Filter,
     Group,
-    Join,
-    LeftJoin,
-    Minus,
     OrderBy,
     Pattern,
     Project,
     Slice,
-    Union,
     VariableRef,
     expressions_of,
     walk,
 )
-from tpf_client.sparql.expressions.compiler import is_volatile
-from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts, everything
-from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
+from tpf_client.sparql.rewrite.visitor import conjunction, conjuncts
+from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.runtime.plans.dispatch import lifted_comparison, lifted_variable
+from tpf_server.continuous.runtime.plans.stamps import (
+    needs_more_rows,
+    shows_stamps,
+    slices_rows,
+)
 from tpf_server.continuous.runtime.semantics import Semantics
 from tpf_server.continuous.runtime.static.static_rows import INSTANCE, SLICE, Instance
 from tpf_server.continuous.runtime.windows.continuous_query import ContinuousQuery, WindowClause
@@ -118,13 +116,12 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     lifts = not asks and query.waits_for_elements(pattern)
     if lifts:
         pattern = _comparing(pattern, constants, None)
-    stamped = _shows_stamps(pattern)
-    if bgp is not None:
-        stamped = stamped or _stamped(pattern)
-    elif asks or query.varies or (not policy.nets and _groups_elements(query, pattern)):
+    stamped = shows_stamps(pattern)
+    apart = policy.nets or not _groups_elements(query, pattern)
+    if bgp is None and (asks or query.varies or not apart):
         # Windows of every stream do without stamps.
         stamped = False
-    slices = stamped and _slices(pattern)
+    slices = stamped and slices_rows(pattern)
     if sliced is not None:
         pattern = replace(sliced, input=pattern)
     width = None
@@ -141,92 +138,16 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
 def _groups_elements(query: ContinuousQuery, pattern: Pattern) -> bool:
     """True for groups of rows of several elements: these are cut where others saw their row."""
     return any(
-        sum(query.window_of(each.graph) is not None for each in bgp.patterns) > 1
+        sum(
+            query.window_of(quad.graph) is not None
+            for bgp in walk(group)
+            if isinstance(bgp, BGP)
+            for quad in bgp.patterns
+        )
+        > 1
         for group in walk(pattern)
         if isinstance(group, Group)
-        for bgp in walk(group)
-        if isinstance(bgp, BGP)
     )
-
-
-def _slices(pattern: Pattern) -> bool:
-    """True where rows have an order, or come for all queries at once."""
-    ordered = isinstance(pattern.input if isinstance(pattern, Project) else pattern, OrderBy)
-    return ordered or _keeps_stamps(pattern, absence=False)
-
-
-def _stamped(pattern: Pattern) -> bool:
-    """True for groups of rows in which each row counts by itself, in any order."""
-    while isinstance(pattern, (Project, Extend, OrderBy, Filter)):
-        pattern = pattern.input
-    if not isinstance(pattern, Group):
-        return False
-    inner = pattern.input
-    while isinstance(inner, (Extend, Filter)):
-        inner = inner.input
-    aggregates = [each for _, each in pattern.aggregates]
-    expressions = [*(each for _, each in pattern.keys), *(each.argument for each in aggregates)]
-    return (
-        isinstance(inner, BGP)
-        and not any(each.name in ("SAMPLE", "GROUP_CONCAT") for each in aggregates)
-        and not any(
-            is_volatile(each)
-            for each in (*expressions, *map(_expression, walk(pattern.input)))
-            if each is not None
-        )
-    )
-
-
-def _shows_stamps(pattern: Pattern) -> bool:
-    """True where what stamps go through tells them apart."""
-    while isinstance(pattern, (Project, Extend, OrderBy)):
-        if any(map(_unsafe, expressions_of(pattern))):
-            return False
-        pattern = pattern.input
-    return _keeps_stamps(pattern, absence=True)
-
-
-def _keeps_stamps(pattern: Pattern, *, absence: bool) -> bool:
-    match pattern:
-        case BGP():
-            return True
-        case Join(left, right) | Union(left, right):
-            return _keeps_stamps(left, absence=absence) and _keeps_stamps(right, absence=absence)
-        case Filter(inner, condition):
-            return _keeps_stamps(inner, absence=absence) and all(
-                (absence or not each.negated) and _beside(inner, each.pattern)
-                if isinstance(each, Exists)
-                else not _unsafe(each) and not is_volatile(each)
-                for each in conjuncts(condition)
-            )
-        case Extend(inner, _, expression):
-            plain = not _unsafe(expression) and not is_volatile(expression)
-            return plain and _keeps_stamps(inner, absence=absence)
-        case Group(_, keys):
-            return absence and bool(keys) and _stamped(pattern)
-        case Slice(inner, _, _, ()):
-            return absence and _slices(inner) and _shows_stamps(inner)
-        case Project(inner):
-            return _keeps_stamps(inner, absence=absence)
-        case Distinct(inner):
-            return absence and _keeps_stamps(inner, absence=False)
-        case Minus(left, right, ()) | LeftJoin(left, right, None):
-            return absence and _keeps_stamps(left, absence=True) and _beside(left, right)
-    return False
-
-
-def _beside(left: Pattern, right: Pattern) -> bool:
-    """True where what two patterns share is bound in both, and the right stands alone."""
-    shared = set(in_scope(left)) & set(in_scope(right))
-    return (
-        shared <= always_bound(left) & always_bound(right)
-        and mentioned(right) <= set(in_scope(right))
-        and _keeps_stamps(right, absence=False)
-    )
-
-
-def _expression(pattern: Pattern) -> Expression | None:
-    return pattern.expression if isinstance(pattern, Extend) else None
 
 
 def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
@@ -248,7 +169,7 @@ def _comparing(pattern: Pattern, constants: list[Term], numbers: Collection[int]
     match pattern:
         case Project(inner) | Extend(inner) | OrderBy(inner):
             # Operators with a state would meet the numbers of other queries later.
-            if not any(map(_unsafe, expressions_of(pattern))):
+            if not any(map(needs_more_rows, expressions_of(pattern))):
                 return replace(pattern, input=_comparing(inner, constants, numbers))
         case Filter(inner, condition):
             whole = conjunction(
@@ -267,7 +188,7 @@ def _compared(
 ) -> Expression:
     number = len(constants)
     result = lifted_comparison(condition, number)
-    if result is None or _unsafe(result[0]):
+    if result is None or needs_more_rows(result[0]):
         return condition
     constants.append(result[1])
     return result[0] if numbers is None or number in numbers else condition
@@ -327,13 +248,13 @@ def _only_bgp(pattern: Pattern) -> BGP | None:
         case BGP():
             return pattern
         case Filter(inner, condition):
-            return None if _unsafe(condition) else _only_bgp(inner)
+            return None if needs_more_rows(condition) else _only_bgp(inner)
         case Extend(inner, _, expression):
-            return None if _unsafe(expression) else _only_bgp(inner)
+            return None if needs_more_rows(expression) else _only_bgp(inner)
         case Project(inner) | Distinct(inner):
             return _only_bgp(inner)
         case OrderBy(inner, conditions):
-            unsafe = any(_unsafe(each.expression) for each in conditions)
+            unsafe = any(needs_more_rows(each.expression) for each in conditions)
             return None if unsafe else _only_bgp(inner)
         case Group(inner, keys, aggregates):
             expressions = [each for _, each in keys] + [
@@ -341,17 +262,13 @@ def _only_bgp(pattern: Pattern) -> BGP | None:
             ]
             if (
                 not keys
-                or any(map(_unsafe, expressions))
+                or any(map(needs_more_rows, expressions))
                 or any(each.argument is None and each.distinct for _, each in aggregates)
             ):
                 return None
             return _only_bgp(inner)
         case _:
             return None
-
-
-def _unsafe(expression: Expression) -> bool:
-    return any(isinstance(each, (Exists, Aggregate)) for each in everything(expression))
 
 
 def _lifted(bgp: BGP, constants: list[Term], numbers: Collection[int] | None) -> BGP:

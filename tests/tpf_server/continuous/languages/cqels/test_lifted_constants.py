@@ -252,6 +252,50 @@ def test_queries_that_come_late_share_a_plan(
     assert not len(engine.ticks.windows)
 
 
+TESTED = "{ STREAM <urn:s1> [RANGE 5ms] { ?b <urn:p> ?c } }"
+LATE_GROUPS = {
+    f"groups {name}": f"SELECT ?b (COUNT(*) AS ?n) {{ STREAM <urn:s1> [RANGE 9ms]"
+    f" {{ ?a <urn:p> ?b }} {test} }} GROUP BY ?b HAVING(COUNT(*) > %d)"
+    for name, test in {
+        "without others": f"FILTER NOT EXISTS {TESTED}",
+        "with others": f"FILTER EXISTS {TESTED}",
+        "minus others": f"MINUS {TESTED}",
+        "perhaps with others": f"OPTIONAL {TESTED}",
+        "of two windows": f"{TESTED} FILTER(?a != <urn:n1>)",
+    }.items()
+} | {
+    "groups that ask others": "SELECT ?a (SUM(IF(EXISTS " + TESTED + ", 1, 0)) AS ?n)"
+    " { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } } GROUP BY ?a",
+}
+
+
+@pytest.mark.parametrize("semantics", [PAPER, CQELS])
+@pytest.mark.parametrize("kind", LATE | LATE_GROUPS)
+def test_queries_that_come_late_emit_as_each_alone(kind: str, semantics: Semantics) -> None:
+    random, text = Random(7), (LATE | LATE_GROUPS)[kind]
+    engine = loaded(semantics=semantics)
+    elements: list[tuple[str, tuple[str, str, str], int]] = []
+    found: list[tuple[Engine, list[Emission], list[Emission]]] = []
+    for number in range(40):
+        if number < 10:
+            shared: list[Emission] = []
+            alone: list[Emission] = []
+            own = loaded(semantics=semantics)
+            for each in elements:
+                own.push(*each)
+            for one, emitted in ((engine, shared), (own, alone)):
+                one.register(text % (number % 3) if "%d" in text else text, emitted.append)
+            found.append((own, shared, alone))
+        at = elements[-1][2] + random.choice([0, 1, 1, 3]) if elements else 1
+        element = ("urn:s1", (random.choice(NODES), "<urn:p>", random.choice(NODES[:3])), at)
+        elements.append(element)
+        for one in (engine, *(own for own, _, _ in found)):
+            one.push(*element)
+    for _, shared, alone in found:
+        assert [(e.at, Counter(e.rows)) for e in shared] == [(e.at, Counter(e.rows)) for e in alone]
+    assert any(shared for _, shared, _ in found)
+
+
 DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
 SUMMED = " { STREAM <urn:s> [RANGE 30ms] { ?a <urn:v> ?v } } GROUP BY ?a HAVING(SUM(?v) > @C)"
 

@@ -52,6 +52,13 @@ COMPARING = (
     " AGGREGATE {{ (?n, COUNT, {{?v}}) }}",
     "SELECT ?u ?v {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }} ORDER BY ?u ?v LIMIT 1",
     "SELECT ?u {} WHERE {{ ?u :p ?v FILTER(timestamp(?v) [op] [number]) }}",
+    "SELECT ?u ?x {} WHERE {{ ?u :p ?v OPTIONAL {{ ?u :q ?x }} FILTER(?v [op] [term]) }}",
+    "SELECT DISTINCT ?u {} WHERE {{ ?u ?w ?v MINUS {{ ?v ?w ?x . ?x :p ?y }}"
+    " FILTER(?v [op] [term]) }}",
+    "SELECT ?v (COUNT(?u) AS ?n) {} WHERE {{ ?u :p ?v FILTER NOT EXISTS {{ ?u :q ?x }} }}"
+    " GROUP BY ?v HAVING(COUNT(?u) [op] [number])",
+    "SELECT * {} WHERE {{ ?u :p ?v {{ SELECT ?v (MAX(?x) AS ?n) {{ ?v ?w ?x }} GROUP BY ?v }}"
+    " FILTER(?u [op] [term]) }}",
 )
 
 
@@ -282,6 +289,9 @@ def test_equal_queries_are_evaluated_once(between: bool) -> None:
         "SELECT ?a ?b FROM STREAM <urn:s> [RANGE 1h STEP 1s] { ?a <urn:p> ?b FILTER(?b > %s) }",
         "SELECT ?a (COUNT(*) AS ?n) FROM STREAM <urn:s> [RANGE 1h STEP 1s]"
         " { ?a <urn:p> ?b . ?a <urn:p> ?c } GROUP BY ?a HAVING(COUNT(*) >= %s)",
+        "SELECT DISTINCT ?a ?b FROM STREAM <urn:s> [RANGE 1h STEP 1s]"
+        " { ?a <urn:p> ?b OPTIONAL { ?b <urn:p> ?c } FILTER NOT EXISTS { ?b <urn:p> <urn:x> }"
+        " MINUS { ?b <urn:q> ?a } FILTER(?b > %s) }",
     ],
 )
 def test_queries_that_see_other_elements_share_what_they_join(text: str) -> None:
