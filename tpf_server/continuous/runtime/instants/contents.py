@@ -36,7 +36,7 @@ class WindowContents:
         self.window = window
         self.views: list[WindowView] = []
         self.newest: int | None = None
-        self._partial: list[WindowView] = []
+        self._partial: deque[WindowView] = deque()
         self.listeners: ByConstants[_Listener] = ByConstants()
         self._coming: list[Occurrence] = []
         self._inside: deque[Occurrence] = deque()
@@ -110,11 +110,9 @@ class WindowContents:
                 return
             self._start = start
             self._move(end, lambda: self._inside[0].at <= start)
-        if self._partial:
-            for view in self._partial:
-                if self.passed(view.hidden, view.since):
-                    view.reveal()
-            self._partial = [view for view in self._partial if view.since]
+        # In the order of their registration.
+        while self._partial and self.passed(self._partial[0].hidden, self._partial[0].since):
+            self._partial.popleft().reveal()
 
     def _move(self, until: int, too_old: Callable[[], bool]) -> None:
         before: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
@@ -157,7 +155,7 @@ class WindowContents:
                 else:
                     then, now = _latest(old, since, place), _latest(new, since, place)
                 if then != now:
-                    view.note_change()
+                    view.changed()
                     tell(triple, then, now)
 
 
@@ -170,32 +168,32 @@ class WindowView:
     """A query's view of a window.
 
     Attributes:
+        changed: is called before listeners.
         hidden: the latest timestamp before the registration.
         place: what listeners are told of the latest occurrence of a triple.
     """
 
     contents: WindowContents
 
-    def __init__(self, window: SteppedWindow, since: int, *, stamped: bool = False) -> None:
+    def __init__(
+        self,
+        window: SteppedWindow,
+        since: int,
+        changed: Callable[[], None],
+        *,
+        stamped: bool = False,
+    ) -> None:
         self.window = window
+        self.changed = changed
         self.place: _Place = _STAMP if stamped else _AT
         self.hidden = 0
         self.listeners: list[tuple[Mask, _Listener]] = []
         WindowContents(window).show(self)
         self.since = since
-        self._changed = False
 
     def reveal(self) -> None:
         """Show the whole window from now on."""
         self.since = 0
-
-    def note_change(self) -> None:
-        self._changed = True
-
-    def take_changed(self) -> bool:
-        """True where a listener was notified since the last call."""
-        changed, self._changed = self._changed, False
-        return changed
 
     def listen(self, mask: Mask, tell: OnChange) -> None:
         """Notify of changed triples with these constants."""

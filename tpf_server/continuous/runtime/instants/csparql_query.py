@@ -1,5 +1,6 @@
 """A parsed C-SPARQL query, its windows, triggers and answers."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -307,6 +308,25 @@ class RegisterClause:
 # When a query answers. Queries that elements move together share a trigger.
 
 
+class Audience:
+    """The queries of a trigger that elements move, and what has changed for them.
+
+    Attributes:
+        windows: they move when an answer is due; with the numbers of their queries.
+        stale: evaluations whose windows changed.
+        touched: queries whose answers may have changed.
+        always: queries that answer whenever it is due.
+        apart: queries that may share more later, in the order of their registration.
+    """
+
+    def __init__(self) -> None:
+        self.windows: Counter[Any] = Counter()
+        self.stale: dict[Any, None] = {}
+        self.touched: dict[Any, None] = {}
+        self.always: dict[Any, None] = {}
+        self.apart: dict[Any, None] = {}
+
+
 class Trigger:
     """The decision to answer: at the multiples of periods, or whenever so many triples have come.
 
@@ -329,6 +349,7 @@ class Trigger:
         self.reads = frozenset(clause.stream for clause in clauses)
         self.timed = bool(instants.periods)
         self.queries: dict[Any, None] = {}
+        self.audience = Audience()
         windows = [clause.window for clause in clauses]
         self._steps = [each.step for each in windows if isinstance(each, PhysicalWindow)]
         self._arrived = 0

@@ -1,9 +1,10 @@
 """Evaluate queries that are the same but for constants, instant by instant."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Generic, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, get_args
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution, TermId
@@ -36,7 +37,8 @@ from tpf_server.continuous.runtime.instants.builder import (
     TooManyStaticError,
     build,
 )
-from tpf_server.continuous.runtime.instants.contents import WindowView
+from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
+from tpf_server.continuous.runtime.instants.csparql_query import Audience
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
 from tpf_server.continuous.runtime.plans.dispatch import (
     Dispatch,
@@ -210,6 +212,7 @@ class Question:
         since: what it sees of a stamped evaluation: elements with higher numbers.
         number: its own (see `Watermark`), as a term; it sees the stamps that are not smaller.
         hidden: the latest timestamps of those before, by window.
+        askers: queries that hear of changes.
     """
 
     def __init__(
@@ -227,6 +230,12 @@ class Question:
         self.number = number
         self.hidden: dict[Term, int | None] = {}
         self.owners = 0
+        self.askers: dict[Any, None] = {}
+
+    def touch(self) -> None:
+        """Tell who asks it that the answer may have changed."""
+        for each in self.askers:
+            each.touch()
 
 
 _RowOf: TypeAlias = Callable[[Solution], Row]
@@ -294,6 +303,7 @@ class QuestionPart(Computation):
         row_of: _RowOf,
     ) -> None:
         super().__init__(context)
+        self._question = question
         parts = question.parts
         assert parts is not None
         self.constants = tuple(context.dictionary.encode(each) for each in parts.constants)
@@ -304,7 +314,9 @@ class QuestionPart(Computation):
         self.complete(output, parts.above, row_of)
 
     def push(self, solution: Solution, count: int) -> None:
-        self.stale = True
+        if not self.stale:
+            self.stale = True
+            self._question.touch()
         self._entry.push(solution, count)
 
     def flush(self) -> None:
@@ -330,13 +342,16 @@ class AnswerRows:
         self._changes: Sequence[tuple[Solution, int]] = ()
         self._delta: list[tuple[Row, int]] | None = None
 
-    def flushed(self) -> None:
+    def flushed(self) -> bool:
+        """True where the answer may have changed."""
         changes = self.output.take_changes()
         # An order may be by what is not seen.
-        if changes or self.output.ordered or not self.version:
+        changed = bool(changes) or self.output.ordered or not self.version
+        if changed:
             self.version += 1
             self._rows = self._delta = None
             self._changes = changes
+        return changed
 
     def rows(self) -> tuple[Row, ...]:
         if self._rows is None:
@@ -379,6 +394,7 @@ class PeriodicEvaluation:
         questions: by key; with more than one it is `widened`.
         joined: it was compared with equal ones.
         windows: views, by the graphs of patterns.
+        audiences: of its queries that elements move, with their numbers.
         in_graphs: streams whose named graphs it needs.
         predicates: of triples that it may need; ``None``: any.
     """
@@ -396,6 +412,7 @@ class PeriodicEvaluation:
         self.plans = 0
         self.joined = False
         self.questions: dict[Hashable, Question] = {}
+        self.audiences: Counter[Audience] = Counter()
         self._dispatch: Dispatch | None = None
         self._parts: dict[int, QuestionPart] = {}
         self._rows = _Rows(context.dictionary.decode)
@@ -403,7 +420,7 @@ class PeriodicEvaluation:
         self.recomputed = 0
         self._context = context
         self.windows = {
-            clause.graph: WindowView(clause.window, since, stamped=self.stamped)
+            clause.graph: WindowView(clause.window, since, self.refreshed, stamped=self.stamped)
             for clause in graph.clauses
         }
         self.inputs = {clause.graph: clause.input for clause in graph.clauses}
@@ -472,6 +489,7 @@ class PeriodicEvaluation:
                 self._main.fail(error)
         if parts is not None and not self._main.work.ended:
             self._widen(parts)
+        self.refreshed()
 
     def _widen(self, parts: PartedQuery) -> None:
         environment, variables = self._main.environment, self._main.answers.output.variables
@@ -510,6 +528,7 @@ class PeriodicEvaluation:
             assert self._dispatch is not None
             part = QuestionPart(question, self._leaves, self._context, self._rows.__getitem__)
             self._parts[number] = part
+            question.touch()
             self._dispatch.add(number, part.constants)
             try:
                 for solution, count in self._main.answers.output.multiset().items():
@@ -585,13 +604,20 @@ class PeriodicEvaluation:
             for name, view in self.windows.items()
         )
 
-    @property
-    def may_join(self) -> bool:
-        """True where its first question, at least, may be asked of an equal evaluation."""
-        return not self.joined and self.whole(next(iter(self.questions.values())))
-
     def refreshed(self) -> None:
+        """Note that its answers may have changed."""
         self._main.stale = True
+        for audience in self.audiences:
+            audience.stale[self] = None
+
+    def _touch(self) -> None:
+        for question in self.questions.values():
+            question.touch()
+
+    @property
+    def contents(self) -> list[WindowContents]:
+        """The windows that it sees."""
+        return [view.contents for view in self.windows.values()]
 
     def answers(self, instant: int, question: Question | None = None) -> AnswerRows:
         """Answer a question, or the only one, at an instant, never an earlier one."""
@@ -618,9 +644,8 @@ class PeriodicEvaluation:
         """Move the windows, and update the answers."""
         main = self._main
         main.work.begin()
-        for window in self.windows.values():
-            window.contents.move(instant)
-            main.stale = window.take_changed() or main.stale
+        for window in self.contents:
+            window.move(instant)
         if not main.stale:
             return
         self.recomputed += 1
@@ -628,9 +653,10 @@ class PeriodicEvaluation:
             main.push_on()
             if self.widened:
                 self._pass_on()
-            else:
-                main.answers.flushed()
+            elif main.answers.flushed():
+                self._touch()
         except Exception as error:  # noqa: BLE001
+            self._touch()
             raise main.ended(error) from main.work.failure
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeVar, cast
 
 from annotations.terms import QuadPattern, Term
@@ -30,6 +30,7 @@ from tpf_server.continuous.runtime.instants.builder import (
 )
 from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import (
+    Audience,
     CsparqlQuery,
     Occurrence,
     PeriodicAnswer,
@@ -402,16 +403,20 @@ class StreamReaders:
         if evaluation.owners == 1:
             self.windows.attach(evaluation, registered.trigger)
         evaluation.hide_past(registered.question)
+        registered.enter()
+        registered.trigger.audience.apart[registered] = None
 
     def remove(self, registered: PeriodicQuery) -> None:
         self._queries.discard(registered.reads, registered)
         self._in_graphs.discard(registered.evaluation.in_graphs, registered)
+        registered.go()
         self._untrigger(registered)
         self._leave(registered, registered.evaluation)
 
     def _untrigger(self, registered: PeriodicQuery) -> None:
         trigger = registered.trigger
         trigger.queries.pop(registered, None)
+        trigger.audience.apart.pop(registered, None)
         if trigger.queries:
             return
         self._counting.discard(registered.reads, trigger)
@@ -453,25 +458,42 @@ class StreamReaders:
                 self._evaluations.first_whole(equal.key, equal)
                 self.windows.attach(equal, registered.trigger)
                 self._planner.plan_anew(equal, registered.query)
+            registered.go()
             self._leave(registered, own)
         else:
             equal = self._evaluations.first_whole(own.key, own)
             own.joined = equal is own
             if own.joined:
                 return
+            registered.go()
             self._leave(registered, own)
             # Others may go on asking the same of its evaluation.
             question = Question(question.key, question.query, question.parts, question.number)
             question = self._planner.shared(equal, registered.query, question)
         registered.share(equal, question)
+        registered.enter()
 
     def reported(self, trigger: Trigger) -> None:
         """Note that a trigger of counting queries has decided; it may go on as an equal one."""
         equal = self._triggers.first_whole(trigger.key, trigger)
         if equal is not trigger and trigger.equals(equal):
             for registered in tuple(trigger.queries):
+                apart = registered in trigger.audience.apart
+                registered.go()
                 self._untrigger(registered)
                 registered.decide_by(equal)
+                registered.enter()
+                if apart:
+                    equal.audience.apart[registered] = None
+
+    def join_all(self, audience: Audience) -> None:
+        """Let those queries share an equal evaluation that may now."""
+        while audience.apart:
+            registered = next(iter(audience.apart))
+            if not registered.evaluation.whole(registered.question):
+                return
+            del audience.apart[registered]
+            self.join(registered)
 
     # ----------------------------------------------------------------------------- elements
 
@@ -693,19 +715,23 @@ class InstantQueries:
         instant = trigger.instant(at)
         if not trigger.holds(instant):
             return
-        evaluations = dict.fromkeys(each.evaluation for each in trigger.queries)
-        for evaluation in evaluations:
+        audience = trigger.audience
+        for window in audience.windows:
+            window.move(instant)
+        stale, audience.stale = audience.stale, {}
+        for evaluation in stale:
             # Where that is too much, its queries are told when they answer.
             with suppress(JoinLimitError, FailedEvaluationError):
                 evaluation.move(instant)
-        joining = {each for each in evaluations if each.may_join}
-        for registered in tuple(trigger.queries):
+        for registered in sorted(audience.touched | audience.always, key=attrgetter("number")):
             if registered.state != "running":
                 continue
-            if registered.changed and trigger.concerns(registered.since):
+            if not registered.changed:
+                del audience.touched[registered]
+            elif trigger.concerns(registered.since):
+                audience.touched.pop(registered, None)
                 self._answer(registered, instant)
-            elif registered.evaluation in joining:
-                self.readers.join(registered)
+        self.readers.join_all(audience)
         self.readers.reported(trigger)
 
     def _enter(

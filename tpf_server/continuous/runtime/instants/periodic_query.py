@@ -142,6 +142,35 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.trigger = trigger
         trigger.queries[self] = None
 
+    def enter(self) -> None:
+        """Hear of what changes in the windows of the evaluation, where elements move them."""
+        if not self.trigger.counts:
+            return
+        audience = self.trigger.audience
+        audience.windows.update(self.evaluation.contents)
+        audience.touched[self] = audience.stale[self.evaluation] = None
+        if self._always:
+            audience.always[self] = None
+        self.evaluation.audiences[audience] += 1
+        self.question.askers[self] = None
+
+    def go(self) -> None:
+        """Hear of it no more."""
+        if not self.trigger.counts:
+            return
+        audience, evaluation = self.trigger.audience, self.evaluation
+        audience.windows -= Counter(evaluation.contents)
+        audience.touched.pop(self, None)
+        audience.always.pop(self, None)
+        evaluation.audiences -= Counter([audience])
+        if audience not in evaluation.audiences:
+            audience.stale.pop(evaluation, None)
+        del self.question.askers[self]
+
+    def touch(self) -> None:
+        """Note that the answer may have changed."""
+        self.trigger.audience.touched[self] = None
+
     @property
     def states_period(self) -> bool:
         """True where its text has COMPUTED EVERY."""
@@ -217,11 +246,13 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.question = question
 
     @property
+    def _always(self) -> bool:
+        return self.query.operator == "RSTREAM" or self.timely
+
+    @property
     def changed(self) -> bool:
         """True where its answer may differ from the last one."""
-        if self.query.operator == "RSTREAM" or self.timely:
-            return True
-        return self.evaluation.changed(self.question, self._seen)
+        return self._always or self.evaluation.changed(self.question, self._seen)
 
     def answer(self, at: int) -> PeriodicAnswer | None:
         if self.timely:

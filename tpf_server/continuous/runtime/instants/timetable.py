@@ -62,6 +62,23 @@ class Feeding:
     def __init__(self) -> None:
         self.links: dict[str, tuple[Term, frozenset[Term]]] = {}
         self.makers: Multimap[Term, PeriodicQuery] = Multimap()
+        self.readers: Multimap[Term, PeriodicQuery] = Multimap()
+
+    def add(self, query: PeriodicQuery) -> None:
+        self.makers.add(_made(query), query)
+        self.readers.add(query.reads, query)
+
+    def discard(self, query: PeriodicQuery) -> None:
+        self.makers.discard(_made(query), query)
+        self.readers.discard(query.reads, query)
+
+    def reaches(self, query: PeriodicQuery) -> bool:
+        """True where something reads what a query makes."""
+        links = (reads for _, reads in self.links.values())
+        stream = query.stream
+        return stream is not None and (
+            stream in self.readers or any(stream in reads for reads in links)
+        )
 
     def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
         """Rank these queries, and those whose triples they read."""
@@ -148,16 +165,15 @@ class Timetable:
     # ----------------------------------------------------------------------------- queries
 
     def add(self, registered: PeriodicQuery) -> None:
-        self._feeding.makers.add(_made(registered), registered)
+        self._feeding.add(registered)
         try:
-            if registered.stream is None:
-                # Only who makes a stream can stand before others.
+            if self._feeding.reaches(registered):
+                self._arrange([*self._queries.values(), registered])
+            else:
                 self._rank([registered])
                 self._join(registered)
-            else:
-                self._arrange([*self._queries.values(), registered])
         except UnsupportedContinuousQueryError:
-            self._feeding.makers.discard(_made(registered), registered)
+            self._feeding.discard(registered)
             raise
         if registered.trigger.timed:
             self.rest(registered)
@@ -165,8 +181,8 @@ class Timetable:
     def remove(self, registered: PeriodicQuery) -> None:
         self._wake(registered)
         self._give_up(registered)
-        self._feeding.makers.discard(_made(registered), registered)
-        if registered.stream is not None:
+        self._feeding.discard(registered)
+        if self._feeding.reaches(registered):
             self._arrange(self._queries.values())
         elif registered in self._of:
             timeline = self._of.pop(registered)
