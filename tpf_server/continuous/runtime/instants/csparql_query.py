@@ -309,7 +309,7 @@ class RegisterClause:
 
 
 class Audience:
-    """The queries of a trigger that elements move, and what has changed for them.
+    """What has changed for the queries of a trigger that are looked at together.
 
     Attributes:
         windows: they move when an answer is due; with the numbers of their queries.
@@ -331,8 +331,11 @@ class Trigger:
     """The decision to answer: at the multiples of periods, or whenever so many triples have come.
 
     Attributes:
+        number: that of its first query.
+        rank: higher than that of each trigger of a query that makes what it reads.
+        last: the last instant of an answer.
         since: it sees elements after this number.
-        key: equal where queries that are registered together may share it.
+        key: equal where queries may share it.
         timed: instants lie ahead; otherwise it is checked after arrivals.
         by_elements: it counts elements, not triples.
         follows: `coming` and `came` are called.
@@ -348,6 +351,8 @@ class Trigger:
         self.key: Hashable = tuple(clauses)
         self.reads = frozenset(clause.stream for clause in clauses)
         self.timed = bool(instants.periods)
+        self.number = self.rank = 0
+        self.last: int | None = None
         self.queries: dict[Any, None] = {}
         self.audience = Audience()
         windows = [clause.window for clause in clauses]

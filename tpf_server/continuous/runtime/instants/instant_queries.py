@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from math import inf
 from operator import attrgetter, itemgetter
 from typing import Final, TypeVar, cast
 
@@ -380,6 +381,7 @@ class StreamReaders:
         self._counting: Multimap[Term, Trigger] = Multimap()
         self.following: Multimap[Term, Trigger] = Multimap()
         self._triggers: Equals[Trigger] = Equals()
+        self._waiting: Multimap[Term | None, PeriodicQuery] = Multimap()
         self._most_windows = 1
         self._answered: int | None = None
 
@@ -391,12 +393,6 @@ class StreamReaders:
         self._evaluations.add(evaluation.key, evaluation, self.arrivals)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
         if registered.trigger.counts:
-            own = registered.trigger
-            trigger = self._triggers.fresh(own.key, self.arrivals)
-            if trigger is None:
-                self._triggers.add(own.key, own, self.arrivals)
-            else:
-                registered.decide_by(trigger)
             self._counting.add(registered.reads, registered.trigger)
         if registered.trigger.follows:
             self.following.add(registered.reads, registered.trigger)
@@ -405,15 +401,38 @@ class StreamReaders:
         evaluation.hide_past(registered.question)
         registered.enter()
         registered.trigger.audience.apart[registered] = None
+        if registered.together and registered.trigger.timed:
+            registered.begun = inf
+            self._waiting.add((None, *registered.reads), registered)
+
+    def begin(self, at: int, stream: Term | None = None) -> None:
+        """Let queries begin that wait for an element of a stream, or for any."""
+        for registered in tuple(self._waiting.of(stream)):
+            self._waiting.discard((None, *registered.reads), registered)
+            registered.begun = at
+
+    def decide(self, registered: PeriodicQuery) -> None:
+        """Let a query answer when others do, if it may."""
+        own = registered.trigger
+        if not registered.together:
+            return
+        fresh = self._triggers.fresh(own.key, self.arrivals)
+        trigger = fresh if own.counts else self._triggers.latest(own.key)
+        if trigger is None:
+            self._triggers.add(own.key, own, self.arrivals)
+        else:
+            registered.decide_by(trigger)
 
     def remove(self, registered: PeriodicQuery) -> None:
         self._queries.discard(registered.reads, registered)
+        self._waiting.discard((None, *registered.reads), registered)
         self._in_graphs.discard(registered.evaluation.in_graphs, registered)
         registered.go()
-        self._untrigger(registered)
+        self.untrigger(registered)
         self._leave(registered, registered.evaluation)
 
-    def _untrigger(self, registered: PeriodicQuery) -> None:
+    def untrigger(self, registered: PeriodicQuery) -> None:
+        """Take a query from its trigger."""
         trigger = registered.trigger
         trigger.queries.pop(registered, None)
         trigger.audience.apart.pop(registered, None)
@@ -439,7 +458,7 @@ class StreamReaders:
     def answered(self, registered: PeriodicQuery, at: int) -> None:
         """Note an answer; from then on the query may share an evaluation."""
         if not registered.trigger.counts:
-            registered.last = at
+            registered.last = registered.trigger.last = at
             self._answered = at if self._answered is None else max(self._answered, at)
         self.join(registered)
 
@@ -480,7 +499,7 @@ class StreamReaders:
             for registered in tuple(trigger.queries):
                 apart = registered in trigger.audience.apart
                 registered.go()
-                self._untrigger(registered)
+                self.untrigger(registered)
                 registered.decide_by(equal)
                 registered.enter()
                 if apart:
@@ -585,6 +604,17 @@ class InstantSettings:
     eager: bool = False
     rules: tuple[Rule, ...] = RULES
     pace: Pace | None = None
+
+
+def _idle(trigger: Trigger) -> bool:
+    """True where its queries see no element; those that have ended do not count."""
+    first = next(iter(trigger.queries), None)
+    if first is None:
+        return False
+    if first.together:
+        return not any(window.held() for window in trigger.audience.windows)
+    idle: bool = first.evaluation.idle(first.question)
+    return idle
 
 
 class InstantQueries:
@@ -702,14 +732,10 @@ class InstantQueries:
             if trigger.by_elements:
                 due.append((instant, trigger))
             else:
-                self._look(trigger)
+                self.timetable.look(trigger)
         # Windows that they share do not go back.
         for instant, trigger in sorted(due, key=itemgetter(0)):
             self._report(trigger, instant)
-
-    def _look(self, trigger: Trigger) -> None:
-        for registered in trigger.queries:
-            self.timetable.look(registered)
 
     def _report(self, trigger: Trigger, at: int) -> None:
         instant = trigger.instant(at)
@@ -724,15 +750,16 @@ class InstantQueries:
             with suppress(JoinLimitError, FailedEvaluationError):
                 evaluation.move(instant)
         for registered in sorted(audience.touched | audience.always, key=attrgetter("number")):
-            if registered.state != "running":
+            if registered.state != "running" or registered.begun > instant:
                 continue
             if not registered.changed:
-                del audience.touched[registered]
+                audience.touched.pop(registered, None)
             elif trigger.concerns(registered.since):
                 audience.touched.pop(registered, None)
                 self._answer(registered, instant)
         self.readers.join_all(audience)
-        self.readers.reported(trigger)
+        if trigger.counts:
+            self.readers.reported(trigger)
 
     def _enter(
         self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
@@ -741,14 +768,15 @@ class InstantQueries:
             return
         self._arriving.append(triples)
         try:
-            for registered in self.timetable.idle(stream):
-                self.timetable.begin(registered, at)
+            self.readers.begin(at, stream)
+            for trigger in self.timetable.idle(stream):
+                self.timetable.begin(trigger, at)
             quads = self._with_graph(triples, graph) if self.readers.needs_graphs(stream) else ()
             occurrences = self.readers.arrive(stream, triples, at, quads)
             number = self.readers.arrivals
             for trigger in tuple(self.readers.following.of(stream)):
                 if trigger.came(stream, at, number):
-                    self._look(trigger)
+                    self.timetable.look(trigger)
             for trigger in self.readers.due(stream, occurrences):
                 self._report(trigger, at)
         finally:
@@ -765,9 +793,11 @@ class InstantQueries:
 
     def advance(self, at: int) -> None:
         """Evaluate what is due up to an instant; all elements until then have come."""
-        for registered in self.timetable.idle():
-            if self._settings.eager or not registered.query.streams:
-                self.timetable.begin(registered, at)
+        if self._settings.eager:
+            self.readers.begin(at)
+        for trigger in self.timetable.idle():
+            if self._settings.eager or not trigger.reads:
+                self.timetable.begin(trigger, at)
         if self.timetable.pass_on(told=at):
             self._evaluate(self.timetable.due())
         self._forgetting.sweep_where_due()
@@ -780,34 +810,31 @@ class InstantQueries:
 
     # -------------------------------------------------------------------------- evaluation
 
-    def _evaluate(self, due: Iterable[tuple[int, PeriodicQuery]]) -> None:
-        for at, registered in due:
+    def _evaluate(self, due: Iterable[tuple[int, Trigger]]) -> None:
+        for at, trigger in due:
             if self._shared.abandoned:
                 return
-            self._evaluate_at(at, registered)
+            self._evaluate_at(at, trigger)
 
-    def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
-        following = registered.trigger.due_after(at)
+    def _evaluate_at(self, at: int, trigger: Trigger) -> None:
+        following = trigger.due_after(at)
         if following is None:
-            self.timetable.rest(registered)
+            self.timetable.rest(trigger)
         else:
-            self.timetable.plan(registered, following)
+            self.timetable.plan(trigger, following)
+        first: PeriodicQuery = next(iter(trigger.queries))
         pace = self._settings.pace
         begun = 0.0 if pace is None else pace.seconds()
-        if registered.trigger.holds(at):
-            self._answer(registered, at)
+        if first.together:
+            self._report(trigger, at)
+        elif trigger.holds(at):
+            self._answer(first, at)
         if pace is not None:
-            pace.evaluated(registered, pace.seconds() - begun)
-        if (
-            registered.query.streams
-            and self._skip_idle
-            and not registered.trigger.decides
-            and registered.state == "running"
-            and registered.evaluation.idle(registered.question)
-        ):
-            self.timetable.rest(registered)
+            pace.evaluated(first, pace.seconds() - begun)
+        if trigger.reads and self._skip_idle and not trigger.decides and _idle(trigger):
+            self.timetable.rest(trigger)
             if pace is not None:
-                pace.rest(registered)
+                pace.rest(first)
 
     def _answer(self, registered: PeriodicQuery, at: int) -> None:
         try:
@@ -875,9 +902,11 @@ class InstantQueries:
             name, query, (evaluation, question), callback, backlog, self._drop, arrivals
         )
         registered.trigger.came_before(self._clocks.newest_of(query.reads))
+        self.readers.decide(registered)
         try:
             self.timetable.add(registered)
         except UnsupportedContinuousQueryError:
+            self.readers.untrigger(registered)
             evaluation.leave(question)
             raise
         self.readers.add(registered)

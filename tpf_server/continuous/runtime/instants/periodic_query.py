@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from annotations.terms import Term, is_variable
 from tpf_client.sparql.algebra import BGP, Path, Pattern, Row
 from tpf_client.sparql.rewrite.visitor import everything
+from tpf_server.continuous.runtime.clock import NEVER
 from tpf_server.continuous.runtime.delivery import Emission
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.runtime.instants.builder import TooManyStaticError
@@ -101,10 +102,10 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     Attributes:
         since: it sees elements after this number.
         late: elements that came after an answer that should have seen them.
+        begun: it answers at instants from this one on; infinite: it waits for an element.
         last: the last instant of evaluation.
         timely: it has NOW().
         ranges: it has GRAPH ?g, so it depends on the names of static graphs.
-        rank: higher than that of each query whose triples it reads.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.evaluation, self.question = asked
         self.late = 0
         self.number = next(_NUMBERS)
+        self.begun: float = NEVER
         self.last: int | None = None
-        self.rank = 0
         self._widened = ("", "")
         self._before: Counter[Row] = Counter()
         self._seen: tuple[AnswerRows, int] | None = None
@@ -141,10 +142,17 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         """Answer by this trigger from now on."""
         self.trigger = trigger
         trigger.queries[self] = None
+        trigger.number = trigger.number or self.number
+
+    @property
+    def together(self) -> bool:
+        """True where it is looked at with others of its trigger, when something has changed."""
+        trigger = self.trigger
+        return trigger.counts or not (self._always or trigger.decides or trigger.widens)
 
     def enter(self) -> None:
-        """Hear of what changes in the windows of the evaluation, where elements move them."""
-        if not self.trigger.counts:
+        """Hear of what changes in the windows of the evaluation."""
+        if not self.together:
             return
         audience = self.trigger.audience
         audience.windows.update(self.evaluation.contents)
@@ -156,7 +164,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     def go(self) -> None:
         """Hear of it no more."""
-        if not self.trigger.counts:
+        if not self.together:
             return
         audience, evaluation = self.trigger.audience, self.evaluation
         audience.windows -= Counter(evaluation.contents)

@@ -1,4 +1,4 @@
-"""Decide which queries are evaluated next, and which ones wait for an element."""
+"""Decide which queries are looked at next, and which ones wait for an element."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
@@ -7,6 +7,7 @@ from annotations.terms import Term
 from tpf_server.continuous.runtime.clock import NEVER, StreamClocks
 from tpf_server.continuous.runtime.due_instants import DueInstants
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.runtime.instants.csparql_query import Trigger
 from tpf_server.continuous.runtime.instants.periodic_query import PeriodicQuery
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -129,11 +130,11 @@ def _made(registered: PeriodicQuery) -> tuple[Term, ...]:
     return () if registered.stream is None else (registered.stream,)
 
 
-_Due = tuple[int, PeriodicQuery]
+_Due = tuple[int, Trigger]
 
 
 class _Timeline:
-    """Queries over the same streams, and so with the same progress.
+    """Triggers over the same streams, and so with the same progress.
 
     Attributes:
         done: until when due instants were evaluated.
@@ -143,12 +144,12 @@ class _Timeline:
     def __init__(self, streams: Streams, passed: int) -> None:
         self.streams = streams
         self.passed = self.done = passed
-        self.queries = 0
-        self.due: DueInstants[PeriodicQuery] = DueInstants()
+        self.triggers = 0
+        self.due: DueInstants[Trigger] = DueInstants()
 
 
 class Timetable:
-    """The next instants of queries, by time, then by rank."""
+    """The next instants of triggers, by time, then by rank."""
 
     def __init__(self, clocks: StreamClocks, queries: Mapping[str, PeriodicQuery]) -> None:
         self._clocks = clocks
@@ -156,38 +157,42 @@ class Timetable:
         self._feeding = Feeding()
         self._timelines: dict[Streams, _Timeline] = {}
         self._moved_by: Multimap[Term, _Timeline] = Multimap()
-        self._of: dict[PeriodicQuery, _Timeline] = {}
-        self._ready: DueInstants[PeriodicQuery] = DueInstants()
+        self._of: dict[Trigger, _Timeline] = {}
+        self._ready: DueInstants[Trigger] = DueInstants()
         self._reached: list[_Timeline] = []
         self._gives = False
-        self._idle: Multimap[Term | None, PeriodicQuery] = Multimap()
+        self._idle: Multimap[Term | None, Trigger] = Multimap()
 
     # ----------------------------------------------------------------------------- queries
 
     def add(self, registered: PeriodicQuery) -> None:
+        trigger, rests = registered.trigger, registered.trigger not in self._of
         self._feeding.add(registered)
         try:
             if self._feeding.reaches(registered):
                 self._arrange([*self._queries.values(), registered])
             else:
                 self._rank([registered])
-                self._join(registered)
+                self._join(trigger)
         except UnsupportedContinuousQueryError:
             self._feeding.discard(registered)
             raise
-        if registered.trigger.timed:
-            self.rest(registered)
+        if trigger.timed and rests:
+            self.rest(trigger)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        self._wake(registered)
-        self._give_up(registered)
+        trigger = registered.trigger
+        ends = len(trigger.queries) == 1
+        if ends:
+            self._wake(trigger)
+            self._give_up(trigger)
         self._feeding.discard(registered)
         if self._feeding.reaches(registered):
             self._arrange(self._queries.values())
-        elif registered in self._of:
-            timeline = self._of.pop(registered)
-            timeline.queries -= 1
-            if not timeline.queries:
+        elif ends and trigger in self._of:
+            timeline = self._of.pop(trigger)
+            timeline.triggers -= 1
+            if not timeline.triggers:
                 del self._timelines[timeline.streams]
                 self._moved_by.discard(timeline.streams.seen, timeline)
 
@@ -226,76 +231,76 @@ class Timetable:
         self._moved_by.clear()
         self._of.clear()
         self._ready.clear()
-        for registered in queries:
-            self._join(registered)
-            if registered in planned:
-                self.plan(registered, planned[registered])
+        for trigger in dict.fromkeys(each.trigger for each in queries):
+            self._join(trigger)
+            if trigger in planned:
+                self.plan(trigger, planned[trigger])
 
     def _rank(self, queries: Iterable[PeriodicQuery]) -> None:
         for registered, rank in self._feeding.ranks(queries).items():
-            registered.rank = rank
+            registered.trigger.rank = rank
 
-    def _join(self, registered: PeriodicQuery) -> None:
-        if not registered.trigger.timed:
+    def _join(self, trigger: Trigger) -> None:
+        if not trigger.timed or trigger in self._of:
             return
-        streams = self._feeding.streams_from(registered.reads)
+        streams = self._feeding.streams_from(trigger.reads)
         timeline = self._timelines.get(streams)
         if timeline is None:
             timeline = _Timeline(streams, self._clocks.passed(*streams))
             self._timelines[streams] = timeline
             self._moved_by.add(streams.seen, timeline)
-        timeline.queries += 1
-        self._of[registered] = timeline
+        timeline.triggers += 1
+        self._of[trigger] = timeline
 
     # ------------------------------------------------------------------------------ instants
 
-    def begin(self, registered: PeriodicQuery, at: int) -> None:
-        """Wake a query at an instant, but after those that are done.
+    def begin(self, trigger: Trigger, at: int) -> None:
+        """Wake a trigger at an instant, but after those that are done.
 
         So a late element does not bring back its time.
         """
-        done, last = self._of[registered].done, registered.last
-        first = registered.trigger.due_first(max(at, done + 1))
+        done, last = self._of[trigger].done, trigger.last
+        first = trigger.due_first(max(at, done + 1))
         if first is not None and last is not None and first <= last:
-            first = registered.trigger.due_after(last)
+            first = trigger.due_after(last)
         if first is not None:
-            self._wake(registered)
-            self.plan(registered, first)
+            self._wake(trigger)
+            self.plan(trigger, first)
 
-    def look(self, registered: PeriodicQuery) -> None:
+    def look(self, trigger: Trigger) -> None:
         """Plan an instant that elements decided, if it is earlier."""
-        at = registered.trigger.wanted(self._of[registered].done)
+        at = trigger.wanted(self._of[trigger].done)
         if at is None:
             return
-        planned = self._ready.next.get(registered, self._of[registered].due.next.get(registered))
+        planned = self._ready.next.get(trigger, self._of[trigger].due.next.get(trigger))
         if planned is None or at < planned:
-            self._wake(registered)
-            self.plan(registered, at)
+            self._wake(trigger)
+            self.plan(trigger, at)
 
-    def plan(self, registered: PeriodicQuery, at: int) -> None:
-        """Plan the next instant of a query."""
-        timeline = self._of[registered]
+    def plan(self, trigger: Trigger, at: int) -> None:
+        """Plan the next instant of a trigger."""
+        timeline = self._of[trigger]
         due, other = timeline.due, self._ready
         if at <= timeline.passed:
             due, other = other, due
-        other.give_up(registered)
-        due.plan(at, (registered.rank, registered.number), registered)
+        other.give_up(trigger)
+        due.plan(at, (trigger.rank, trigger.number), trigger)
 
-    def rest(self, registered: PeriodicQuery) -> None:
-        """Let a query wait for an element."""
-        self._give_up(registered)
-        self._idle.add((None, *registered.reads), registered)
+    def rest(self, trigger: Trigger) -> None:
+        """Let a trigger wait for an element."""
+        self._give_up(trigger)
+        self._idle.add((None, *trigger.reads), trigger)
 
-    def _wake(self, registered: PeriodicQuery) -> None:
-        self._idle.discard((None, *registered.reads), registered)
+    def _wake(self, trigger: Trigger) -> None:
+        self._idle.discard((None, *trigger.reads), trigger)
 
-    def _give_up(self, registered: PeriodicQuery) -> None:
-        if registered in self._of:
-            self._ready.give_up(registered)
-            self._of[registered].due.give_up(registered)
+    def _give_up(self, trigger: Trigger) -> None:
+        if trigger in self._of:
+            self._ready.give_up(trigger)
+            self._of[trigger].due.give_up(trigger)
 
-    def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
-        """The queries that wait for an element of a stream, or of any."""
+    def idle(self, stream: Term | None = None) -> tuple[Trigger, ...]:
+        """The triggers that wait for an element of a stream, or of any."""
         return tuple(self._idle.of(stream))
 
     # ---------------------------------------------------------------------------------- time
@@ -317,7 +322,7 @@ class Timetable:
         return bool(self._ready.next)
 
     def due(self, before: int | None = None) -> Iterator[_Due]:
-        """Give due queries; more may be planned meanwhile.
+        """Give due triggers; more may be planned meanwhile.
 
         While a query answers, elements made of it only release instants `before` them.
         """
@@ -333,23 +338,23 @@ class Timetable:
         self._reached.clear()
 
     def due_until_end(self, end: int) -> Iterator[_Due]:
-        """Give due queries until each has seen the last instant."""
+        """Give due triggers until each has seen the last instant."""
         timelines = tuple(self._timelines.values())
         passed = [each.passed for each in timelines]
-        until = [each.trigger.due_at_end(end) for each in self._of]
+        until = [each.due_at_end(end) for each in self._of]
         for timeline in timelines:
             self._reach(timeline, max(until))
         ended = []
-        for at, registered in self._in_order(-NEVER):
-            if at > registered.trigger.due_at_end(end):
-                ended.append((at, registered))
+        for at, trigger in self._in_order(-NEVER):
+            if at > trigger.due_at_end(end):
+                ended.append((at, trigger))
             else:
-                yield at, registered
+                yield at, trigger
         for timeline, before in zip(timelines, passed, strict=True):
             timeline.passed = before
-        for at, registered in ended:
-            if registered in self._of:
-                self.plan(registered, at)
+        for at, trigger in ended:
+            if trigger in self._of:
+                self.plan(trigger, at)
 
     def _reach(self, timeline: _Timeline, passed: int) -> None:
         timeline.passed = passed
@@ -363,11 +368,11 @@ class Timetable:
         self._gives = True
         try:
             while (result := ready.first(until + 1)) is not None:
-                at, registered = result
+                at, trigger = result
                 ready.drop()
-                timeline = self._of[registered]
+                timeline = self._of[trigger]
                 timeline.done = max(timeline.done, at - 1)
-                yield at, registered
+                yield at, trigger
         finally:
             self._gives = outer
 

@@ -23,6 +23,7 @@ END = 40
 HORIZON = END + 90
 STREAMS = ("http://x/s", "http://x/t")
 GRAPHS = ("<http://x/g>", "_:g")
+INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 Element = tuple[int, str, tuple[tuple[str, str, str], ...], str | None]
 
 
@@ -145,6 +146,7 @@ class Case:
                 "WINDOW :w0 { GRAPH :g { ?a :p ?b } ?c :p ?b } "
                 "WINDOW :w1 { GRAPH ?g { ?c :p ?d } }",
             ),
+            ("(COUNT(*) AS ?n)", "WINDOW :w0 { ?a :p ?b }"),
         ][self.shape]
         return (
             f"PREFIX : <http://x/> REGISTER {self.operator} <o> "
@@ -176,10 +178,11 @@ class Case:
                     for g, subject, _, _ in quads[1]
                     if subject == c
                 )
+            case 5:
+                return Counter([(f'"{len(graphs[0])}"^^<{INTEGER}>',)])
             case _:
                 counted = Counter(b for _, _, b in graphs[0])
-                integer = "http://www.w3.org/2001/XMLSchema#integer"
-                return Counter((b, f'"{n}"^^<{integer}>') for b, n in counted.items())
+                return Counter((b, f'"{n}"^^<{INTEGER}>') for b, n in counted.items())
 
 
 Answered = list[tuple[int, Counter[tuple[str, ...]]]]
@@ -281,7 +284,7 @@ any_window = st.one_of(windows, windows, windows, counted)
 cases = st.builds(
     Case,
     st.tuples(any_window, any_window),
-    st.integers(0, 4),
+    st.integers(0, 5),
     st.sampled_from(["RSTREAM", "ISTREAM", "DSTREAM"]),
     st.booleans(),
     st.booleans(),

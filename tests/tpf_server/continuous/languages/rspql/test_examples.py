@@ -390,11 +390,11 @@ def test_what_makes_no_triple_is_no_answer_of_a_difference(operator, template):
 
 
 @pytest.mark.parametrize("between", [False, True])
-@pytest.mark.parametrize("report", ["WINDOW CLOSE", "CONTENT CHANGE"])
+@pytest.mark.parametrize(
+    "report", ["WINDOW CLOSE TICK TUPLE", "CONTENT CHANGE TICK TUPLE", "WINDOW CLOSE TICK TIME"]
+)
 @pytest.mark.parametrize("shape", ["?x :a ?y", "?x :a ?y FILTER(?y = %d)", "?x :a %d"])
-def test_queries_that_elements_move_are_looked_at_together(
-    shape: str, report: str, between: bool
-) -> None:
+def test_queries_are_looked_at_together(shape: str, report: str, between: bool) -> None:
     """Also those that came between elements, once their windows have passed."""
     found = []
     for count in (10, 110):
@@ -404,7 +404,7 @@ def test_queries_that_elements_move_are_looked_at_together(
             body = shape % (number + 1_000) if "%" in shape else shape
             engine.register_rspql(
                 f"PREFIX : <http://x/> REGISTER ISTREAM <http://x/o{number}> REPORT {report}"
-                " TICK TUPLE AS SELECT ?x FROM NAMED WINDOW :w ON :s [RANGE 100ms STEP 10ms]"
+                " AS SELECT ?x FROM NAMED WINDOW :w ON :s [RANGE 100ms STEP 10ms]"
                 f" {{ WINDOW :w {{ {body} }} }}",
                 answers.append,
             )
