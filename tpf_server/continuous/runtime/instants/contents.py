@@ -42,6 +42,7 @@ class WindowContents:
         self._inside: deque[Occurrence] = deque()
         self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
         self._start: int | None = None
+        self._at: int | None = None
 
     @property
     def triples(self) -> Collection[EncodedTriple]:
@@ -101,7 +102,9 @@ class WindowContents:
 
     def move(self, at: int) -> None:
         """Move to an instant, and notify listeners."""
-        window = self.window
+        if at == self._at and not self._coming:
+            return
+        self._at, window = at, self.window
         if isinstance(window, PhysicalWindow):
             self._move(at, lambda: window.full(self._inside))
         else:

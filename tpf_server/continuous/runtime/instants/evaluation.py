@@ -644,8 +644,8 @@ class PeriodicEvaluation:
         """Move the windows, and update the answers."""
         main = self._main
         main.work.begin()
-        for window in self.contents:
-            window.move(instant)
+        for view in self.windows.values():
+            view.contents.move(instant)
         if not main.stale:
             return
         self.recomputed += 1

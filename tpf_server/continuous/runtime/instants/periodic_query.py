@@ -102,6 +102,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     Attributes:
         since: it sees elements after this number.
         late: elements that came after an answer that should have seen them.
+        together: it is looked at with others of its trigger, when something has changed.
         begun: it answers at instants from this one on; infinite: it waits for an element.
         last: the last instant of evaluation.
         timely: it has NOW().
@@ -134,6 +135,9 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.since = since
         self.decide_by(query.trigger(since))
         self.timely = says_now(query.query)
+        self._always = self.timely or query.operator == "RSTREAM"
+        own = self.trigger
+        self.together = own.counts or not (self._always or own.decides or own.widens)
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
         )
@@ -143,12 +147,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.trigger = trigger
         trigger.queries[self] = None
         trigger.number = trigger.number or self.number
-
-    @property
-    def together(self) -> bool:
-        """True where it is looked at with others of its trigger, when something has changed."""
-        trigger = self.trigger
-        return trigger.counts or not (self._always or trigger.decides or trigger.widens)
 
     def enter(self) -> None:
         """Hear of what changes in the windows of the evaluation."""
@@ -252,10 +250,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     def share(self, evaluation: PeriodicEvaluation, question: Question) -> None:
         self.evaluation = evaluation
         self.question = question
-
-    @property
-    def _always(self) -> bool:
-        return self.query.operator == "RSTREAM" or self.timely
 
     @property
     def changed(self) -> bool:
