@@ -50,7 +50,6 @@ class DueInstants(Generic[ItemT]):
         return None
 
     def drop(self) -> None:
-        """Drop the item that `first` gave."""
         del self.next[heapq.heappop(self.heap)[2]]
 
     def put_off(self, at: int) -> None:

@@ -232,7 +232,6 @@ class StreamReplay:
     def engine(
         self, settings: EngineSettings = _SETTINGS, instants: InstantSettings = _INSTANTS
     ) -> Engine:
-        """An engine with the static data and declarations."""
         engine = Engine(settings, instants=instants)
         load(engine, self.static, self.graphs)
         for name, predicates in self.declared.items():

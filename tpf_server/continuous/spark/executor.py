@@ -284,7 +284,6 @@ class SparkExecutor:
     def start(
         self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> SparkQuery:
-        """Start a query; see `Executor`."""
         if not query.streams:
             raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
         self._check_java()

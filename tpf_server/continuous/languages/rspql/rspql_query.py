@@ -118,7 +118,6 @@ class SlidingWindow(LogicalWindow):
         return Progression(self.start + self.range + self.past, self.step)
 
     def closes(self, at: int) -> int:
-        """The close of the present window at an instant."""
         return self.closing.at_or_after(at)
 
     def closed(self, at: int) -> int | None:
@@ -188,11 +187,9 @@ class SlidingMarks:
         insort(self._marks, (at, number))
 
     def later(self, at: int) -> Sequence[object]:
-        """Return the state that decides about later instants."""
         return self._marks[bisect_right(self._marks, self.window.bounds(at)[0], key=_timestamp) :]
 
     def closes(self, at: int) -> bool:
-        """True where a window closes at an instant."""
         return self.window.closed(at) == at
 
     def content(self, at: int) -> WindowContent:
@@ -221,7 +218,6 @@ class SlidingMarks:
         return None if index == len(self._marks) else self.window.leaves(self._marks[index][0])
 
     def forget(self, at: int) -> None:
-        """Forget elements that no later window has."""
         if len(self._marks) > _SPARE:
             lower, _ = self.window.bounds(at)
             gone = bisect_right(self._marks, lower, key=_timestamp)
@@ -249,7 +245,6 @@ class ElementMarks:
         return (self._last,) if self._came else None
 
     def later(self, at: int) -> Sequence[object]:  # noqa: ARG002
-        """Return the state that decides about later instants."""
         return self._last, self._came % self.window.step
 
     def leaving(self, at: int) -> int | None:  # noqa: ARG002
@@ -431,6 +426,7 @@ class ReportTrigger(Trigger):
             isinstance(other, ReportTrigger)
             and self._decided == other._decided
             and self._looked == other._looked
+            and self._planned == other._planned
             and (
                 (bool(self._apart) and other.since <= self.since)
                 or (

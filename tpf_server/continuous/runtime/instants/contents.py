@@ -56,7 +56,6 @@ class WindowContents:
         return sum(each.number > since for part in (self._inside, self._coming) for each in part)
 
     def holds(self, since: int) -> bool:
-        """True where it holds an element after a number."""
         parts = self._inside, self._coming
         return any(each.number > since for part in parts for each in reversed(part))
 

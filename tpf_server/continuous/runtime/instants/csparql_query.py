@@ -220,11 +220,9 @@ class Progression:
     step: int
 
     def at_or_after(self, at: int) -> int:
-        """The first at or after an instant."""
         return max(self.first, self.first - (self.first - at) // self.step * self.step)
 
     def at_or_before(self, at: int) -> int | None:
-        """The last at or before an instant."""
         if at < self.first:
             return None
         return self.first + (at - self.first) // self.step * self.step
@@ -272,16 +270,13 @@ class Instants:
         return self.multiples(factor * each for each in self.periods)
 
     def first(self, at: int) -> int:
-        """The first instant at or after `at`."""
         return min([each.at_or_after(at) for each in self.progressions])
 
     def last(self, at: int) -> int | None:
-        """The last at or before `at`."""
         result = [each.at_or_before(at) for each in self.progressions]
         return max((each for each in result if each is not None), default=None)
 
     def after(self, at: int) -> int:
-        """The first instant after `at`."""
         return self.first(at + 1)
 
     def between(self, after: int, until: int) -> Iterator[int]:
@@ -312,11 +307,11 @@ class Audience:
     """What has changed for the queries of a trigger that are looked at together.
 
     Attributes:
-        windows: they move when an answer is due; with the numbers of their queries.
-        stale: evaluations whose windows changed.
+        windows: with the numbers of their queries.
+        stale: evaluations of windows that changed.
         touched: queries whose answers may have changed.
-        always: queries that answer whenever it is due.
-        apart: queries that may share more later, in the order of their registration.
+        always: queries that answer each time.
+        apart: queries that may share more later, as they were registered.
     """
 
     def __init__(self) -> None:
@@ -368,7 +363,6 @@ class Trigger:
         """Note the newest instant of elements that came before."""
 
     def due_first(self, at: int) -> int | None:
-        """The first instant at or after `at`."""
         return self.instants.first(at)
 
     def due_after(self, at: int) -> int | None:

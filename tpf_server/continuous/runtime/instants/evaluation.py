@@ -233,7 +233,6 @@ class Question:
         self.askers: dict[Any, None] = {}
 
     def touch(self) -> None:
-        """Tell who asks it that the answer may have changed."""
         for each in self.askers:
             each.touch()
 
@@ -616,7 +615,6 @@ class PeriodicEvaluation:
 
     @property
     def contents(self) -> list[WindowContents]:
-        """The windows that it sees."""
         return [view.contents for view in self.windows.values()]
 
     def answers(self, instant: int, question: Question | None = None) -> AnswerRows:

@@ -401,7 +401,7 @@ class StreamReaders:
         evaluation.hide_past(registered.question)
         registered.enter()
         registered.trigger.audience.apart[registered] = None
-        if registered.together and registered.trigger.timed:
+        if registered.together and registered.trigger.timed and not registered.trigger.decides:
             registered.begun = inf
             self._waiting.add((None, *registered.reads), registered)
 
@@ -417,7 +417,7 @@ class StreamReaders:
         if not registered.together:
             return
         fresh = self._triggers.fresh(own.key, self.arrivals)
-        trigger = fresh if own.counts else self._triggers.latest(own.key)
+        trigger = fresh if own.counts or own.decides else self._triggers.latest(own.key)
         if trigger is None:
             self._triggers.add(own.key, own, self.arrivals)
         else:
@@ -432,7 +432,6 @@ class StreamReaders:
         self._leave(registered, registered.evaluation)
 
     def untrigger(self, registered: PeriodicQuery) -> None:
-        """Take a query from its trigger."""
         trigger = registered.trigger
         trigger.queries.pop(registered, None)
         trigger.audience.apart.pop(registered, None)
@@ -448,11 +447,9 @@ class StreamReaders:
             self.windows.detach(evaluation, registered.trigger)
 
     def read(self, stream: Term) -> bool:
-        """True where a query reads a stream."""
         return stream in self._queries
 
     def needs_graphs(self, stream: Term) -> bool:
-        """True where a query reads the named graphs of a stream."""
         return stream in self._in_graphs
 
     def answered(self, registered: PeriodicQuery, at: int) -> None:
@@ -492,10 +489,11 @@ class StreamReaders:
         registered.share(equal, question)
         registered.enter()
 
-    def reported(self, trigger: Trigger) -> None:
-        """Note that a trigger of counting queries has decided; it may go on as an equal one."""
+    def reported(self, trigger: Trigger) -> bool:
+        """Note that a trigger has decided; true where it goes on as an equal one."""
         equal = self._triggers.first_whole(trigger.key, trigger)
-        if equal is not trigger and trigger.equals(equal):
+        merges = equal is not trigger and trigger.equals(equal)
+        if merges:
             for registered in tuple(trigger.queries):
                 apart = registered in trigger.audience.apart
                 registered.go()
@@ -504,6 +502,7 @@ class StreamReaders:
                 registered.enter()
                 if apart:
                     equal.audience.apart[registered] = None
+        return merges
 
     def join_all(self, audience: Audience) -> None:
         """Let those queries share an equal evaluation that may now."""
@@ -607,7 +606,6 @@ class InstantSettings:
 
 
 def _idle(trigger: Trigger) -> bool:
-    """True where its queries see no element; those that have ended do not count."""
     first = next(iter(trigger.queries), None)
     if first is None:
         return False
@@ -758,8 +756,8 @@ class InstantQueries:
                 audience.touched.pop(registered, None)
                 self._answer(registered, instant)
         self.readers.join_all(audience)
-        if trigger.counts:
-            self.readers.reported(trigger)
+        if (trigger.counts or trigger.decides) and self.readers.reported(trigger):
+            self.timetable.end(trigger)
 
     def _enter(
         self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None

@@ -341,7 +341,6 @@ class OperatorGraph:
         return self.stamps[Variable(quad.graph)].graph
 
     def source_of(self, quad: QuadPattern) -> MergedSource:
-        """The parts of a triple pattern's graph."""
         source = self.sources.of(self.graph_of(quad))
         assert source is not None, "other graphs were resolved before"
         return source if self.clauses else replace(source, streams=())

@@ -102,8 +102,8 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     Attributes:
         since: it sees elements after this number.
         late: elements that came after an answer that should have seen them.
-        together: it is looked at with others of its trigger, when something has changed.
-        begun: it answers at instants from this one on; infinite: it waits for an element.
+        together: looked at with others of its trigger, when something has changed.
+        begun: the first instant to answer at; infinite: it waits for an element.
         last: the last instant of evaluation.
         timely: it has NOW().
         ranges: it has GRAPH ?g, so it depends on the names of static graphs.
@@ -137,13 +137,12 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.timely = says_now(query.query)
         self._always = self.timely or query.operator == "RSTREAM"
         own = self.trigger
-        self.together = own.counts or not (self._always or own.decides or own.widens)
+        self.together = own.counts or own.decides or not (self._always or own.widens)
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
         )
 
     def decide_by(self, trigger: Trigger) -> None:
-        """Answer by this trigger from now on."""
         self.trigger = trigger
         trigger.queries[self] = None
         trigger.number = trigger.number or self.number
@@ -161,7 +160,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.question.askers[self] = None
 
     def go(self) -> None:
-        """Hear of it no more."""
         if not self.together:
             return
         audience, evaluation = self.trigger.audience, self.evaluation
@@ -174,7 +172,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         del self.question.askers[self]
 
     def touch(self) -> None:
-        """Note that the answer may have changed."""
         self.trigger.audience.touched[self] = None
 
     @property

@@ -34,7 +34,6 @@ class Multimap(Generic[KeyT, ItemT]):
                 self._items.pop(key, None)
 
     def of(self, key: KeyT) -> Collection[ItemT]:
-        """A live view of the items of a key."""
         return self._items.get(key, {}).keys()
 
     def __contains__(self, key: KeyT) -> bool:
@@ -181,15 +180,16 @@ class Timetable:
             self.rest(trigger)
 
     def remove(self, registered: PeriodicQuery) -> None:
-        trigger = registered.trigger
-        ends = len(trigger.queries) == 1
-        if ends:
-            self._wake(trigger)
-            self._give_up(trigger)
+        if len(registered.trigger.queries) == 1:
+            self.end(registered.trigger)
         self._feeding.discard(registered)
         if self._feeding.reaches(registered):
             self._arrange(self._queries.values())
-        elif ends and trigger in self._of:
+
+    def end(self, trigger: Trigger) -> None:
+        self._wake(trigger)
+        self._give_up(trigger)
+        if trigger in self._of:
             timeline = self._of.pop(trigger)
             timeline.triggers -= 1
             if not timeline.triggers:
@@ -278,7 +278,6 @@ class Timetable:
             self.plan(trigger, at)
 
     def plan(self, trigger: Trigger, at: int) -> None:
-        """Plan the next instant of a trigger."""
         timeline = self._of[trigger]
         due, other = timeline.due, self._ready
         if at <= timeline.passed:
@@ -287,7 +286,6 @@ class Timetable:
         due.plan(at, (trigger.rank, trigger.number), trigger)
 
     def rest(self, trigger: Trigger) -> None:
-        """Let a trigger wait for an element."""
         self._give_up(trigger)
         self._idle.add((None, *trigger.reads), trigger)
 
@@ -300,7 +298,6 @@ class Timetable:
             self._of[trigger].due.give_up(trigger)
 
     def idle(self, stream: Term | None = None) -> tuple[Trigger, ...]:
-        """The triggers that wait for an element of a stream, or of any."""
         return tuple(self._idle.of(stream))
 
     # ---------------------------------------------------------------------------------- time

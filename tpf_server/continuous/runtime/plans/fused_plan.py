@@ -149,7 +149,6 @@ class FusedPlan:
 
     @property
     def operators(self) -> list[str]:
-        """Name the operators that are one state."""
         groups = self._shape.groups
         names = ["window", "groups"]
         if any(each.gate is not None for each in groups):

@@ -420,7 +420,6 @@ class Fusion:
         return self._together
 
     def holders(self) -> Iterable[object]:
-        """Return objects beside the operators that hold terms."""
         active = self.active
         if active is not None and active.makes_terms:
             # Nothing but the state holds them, and that cannot be looked through.

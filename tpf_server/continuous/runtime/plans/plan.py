@@ -147,7 +147,6 @@ class PlanBuilder(StampedBuilder):
         return self.leaves.dispatches and self.leaves.streams(pattern)
 
     def first_ones(self, node: Node, key: SortKeyOf, offset: int, limit: int | None) -> Node:
-        """Keep the first solutions that each query sees."""
         if not any(map(hidden_stamp, node.schema)):
             return super().first_ones(node, key, offset, limit)
         return self._slices(node, key, (offset, limit))

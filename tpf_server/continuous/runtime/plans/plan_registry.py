@@ -112,7 +112,6 @@ class HoldingPlans:
         self._many = False
 
     def add(self, plan: Plan) -> None:
-        """Add a plan, if it holds something back."""
         if not plan.holding:
             return
         self._plans[plan] = None
@@ -247,7 +246,6 @@ class TickingPlans:
         self._skip_idle = skip_idle
 
     def add(self, plan: Plan) -> None:
-        """Add a plan, unless only elements matter to it."""
         if plan.slides or plan.nets:
             self.plans.append(plan)
         if plan.nets:
@@ -528,7 +526,6 @@ class PlanRegistry:
         self._windows.drop_idle()
 
     def drop_idle(self) -> None:
-        """Drop windows and static rows without listeners."""
         self._windows.drop_idle()
         self._shared_rows.drop_idle()
 

@@ -76,7 +76,6 @@ class _Part:
             self.choose()
 
     def choose(self) -> None:
-        """Choose the first rows among all."""
         number = self.number
         seen = (each for each in self.entries.values() if number in each[3])
         if self.by_arrival:

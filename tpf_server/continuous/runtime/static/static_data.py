@@ -256,7 +256,6 @@ class StaticData:
                 del self._graphs[name]
 
     def on_change(self, listener: StaticChangeListener) -> None:
-        """Notify `listener` of each change."""
         self._listeners.append(listener)
 
     def changed(self, name: Term) -> None:

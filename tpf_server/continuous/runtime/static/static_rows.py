@@ -632,7 +632,6 @@ class SharedRows:
         return [finish for each in self if (finish := each.changing(change)) is not None]
 
     def drop_idle(self) -> None:
-        """Drop what no query uses."""
         for rows in tuple(self):
             self.drop(rows)
 

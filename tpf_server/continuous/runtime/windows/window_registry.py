@@ -81,7 +81,6 @@ class Expiries:
             self._list()
 
     def schedule(self, window: WindowInput, at: int) -> None:
-        """Schedule a window whose oldest row has this timestamp."""
         self._plan(window, window.last_instant(at) + window.time.lag)
 
     def _plan(self, window: WindowInput, due: int) -> None:
@@ -100,7 +99,6 @@ class Expiries:
                     self._plan(window, due)
 
     def expire(self, now: int, /) -> None:
-        """Expire rows of windows in the heap."""
         while (result := self._due.first(now)) is not None:
             self._expire_first(self._windows[result[1]], now)
 
@@ -361,7 +359,6 @@ class WindowRegistry:
             del self._shared[key]
 
     def expire(self, front: int) -> None:
-        """Expire rows when the engine is at an instant."""
         for log, width, each in self.timed:
             if log and log[0][0] < front - width:
                 each.expire(front)

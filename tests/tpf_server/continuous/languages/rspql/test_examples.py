@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from annotations.terms import Term
 from tests.support.counted_calls import counted_calls
 from tpf_server.continuous.continuous_engine import Engine
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
@@ -440,6 +441,33 @@ def test_queries_that_see_other_elements_are_looked_at_together(report: str) -> 
         assert [(each.at, each.rows) for each in answers] == [(2_000, (("<http://x/c>",),))]
     few, many = found
     assert (many - few) / 100 < 1
+
+
+@pytest.mark.parametrize("tick", ["TIME", "TUPLE", "BATCH"])
+@pytest.mark.parametrize(
+    "report", ["WINDOW CLOSE", "CONTENT CHANGE", "WINDOW CLOSE, NON-EMPTY CONTENT"]
+)
+def test_late_queries_have_one_trigger_when_nothing_is_hidden(report: str, tick: str) -> None:
+    engine = Engine()
+    queries = []
+    for number in range(9):
+        stream = ("ISTREAM", "DSTREAM")[number % 2]
+        queries.append(
+            engine.register_rspql(
+                f"PREFIX : <http://x/> REGISTER {stream} :o{number} REPORT {report} TICK {tick} AS"
+                " SELECT ?x FROM NAMED WINDOW :w ON :s [RANGE 100ms STEP 10ms]"
+                " { WINDOW :w { ?x :a ?y } }"
+            )
+        )
+        engine.push(S, [triple(f"b a {number}")], number)
+    for at in range(20, 400, 7):
+        engine.push(S, [triple("b a 1")], at)
+    assert len({each.trigger for each in queries}) == 1
+    assert len({each.evaluation for each in queries}) == (9 if tick == "BATCH" else 1)
+    for each in queries:
+        each.close()
+    assert not engine.instants.timetable.follows(Term(f"<{S}>"))
+    assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
 
 
 def test_to_register_a_query_costs_the_same_beside_any_number() -> None:
