@@ -449,7 +449,6 @@ class CsparqlQuery:
 
     @property
     def shares(self) -> bool:
-        """True where other queries may share its windows."""
         return self.counts or all(clause.window.shared for clause in self.streams)
 
     @property

@@ -158,7 +158,6 @@ class HoldingPlans:
                 plan.flush()
 
     def flush_due(self, due: Callable[[Plan], bool]) -> None:
-        """Flush the due plans; the others wait."""
         for plan in self.touched() if self._many else self._plans:
             if due(plan):
                 plan.flush()

@@ -364,7 +364,6 @@ class WindowRegistry:
                 each.expire(front)
 
     def admit(self, front: int) -> None:
-        """Admit rows that waited for their slide."""
         for window in tuple(self.sliding):
             if window.empty:
                 del self.sliding[window]

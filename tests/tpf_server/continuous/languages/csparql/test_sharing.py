@@ -18,9 +18,9 @@ from tpf_server.continuous.continuous_engine import Engine, InstantSettings
 from tpf_server.continuous.runtime.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError as Unsupported
 from tpf_server.continuous.runtime.forgetting import reached
-from tpf_server.continuous.runtime.instants import instant_queries
+from tpf_server.continuous.runtime.instants import evaluation_planner
 from tpf_server.continuous.runtime.instants.csparql_query import PeriodicAnswer
-from tpf_server.continuous.runtime.instants.instant_queries import FEW_ALONE
+from tpf_server.continuous.runtime.instants.evaluation_planner import FEW_ALONE
 
 comings = st.lists(
     st.tuples(
@@ -141,7 +141,7 @@ def test_queries_that_come_and_go_answer_as_each_alone(
     few: int,
 ) -> None:
     """Compare queries in one engine with each in its own."""
-    with patch.object(instant_queries, "FEW_ALONE", few):
+    with patch.object(evaluation_planner, "FEW_ALONE", few):
         _compare_with_each_alone(coming, windows, static, timeline, changes)
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tpf_server.continuous.continuous_engine import Engine
-from tpf_server.continuous.runtime.instants import instant_queries
-from tpf_server.continuous.runtime.instants.instant_queries import FEW_ALONE
+from tpf_server.continuous.runtime.instants import evaluation_planner
+from tpf_server.continuous.runtime.instants.evaluation_planner import FEW_ALONE
 
 END = 40
 HORIZON = END + 90
@@ -345,7 +345,7 @@ coming = st.lists(cases, min_size=1, max_size=2).flatmap(
 def test_queries_that_come_later_answer_as_each_alone(
     found: list[tuple[Case, int]], came: list[Element], few: int
 ) -> None:
-    with patch.object(instant_queries, "FEW_ALONE", few):
+    with patch.object(evaluation_planner, "FEW_ALONE", few):
         _compare_with_each_alone(found, came)
 
 
