@@ -526,7 +526,6 @@ class ChangingGraphs:
         self._others.append(_Source(changes))
 
     def drop(self, changes: Changes) -> None:
-        """Stop following a source, and drop its quads."""
         for source in self._others:
             if source.quads is changes:
                 for part in source.parts.values():
@@ -534,7 +533,6 @@ class ChangingGraphs:
         self._others = [source for source in self._others if source.quads is not changes]
 
     def follow(self, stores: Mapping[Term, LiveStore]) -> None:
-        """Follow these live stores, and no others."""
         kept = []
         for source in self._live:
             assert source.default is not None

@@ -12,7 +12,7 @@ from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_var
 from tpf_client.dataflow.build.builder import build_output
 from tpf_client.dataflow.build.modifiers_builder import Modified, argument_of
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_client.dataflow.node import Dataflow, Leaves, LimitedInput, Node, Work
+from tpf_client.dataflow.node import Dataflow, LimitedInput, Node, Work
 from tpf_client.dataflow.operators.basic import Compute, Output, Project
 from tpf_client.dataflow.operators.hash_join import HashJoin, put
 from tpf_client.dataflow.state.aggregates import Accumulator, accumulator, limit_accumulators
@@ -33,7 +33,12 @@ from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.runtime.instants.contents import WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import place_of
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
-from tpf_server.continuous.runtime.plans.stamps import STAMP, StampedBuilder, hidden_stamp
+from tpf_server.continuous.runtime.plans.stamps import (
+    STAMP,
+    StampedBuilder,
+    StampedLeaves,
+    hidden_stamp,
+)
 from tpf_server.continuous.runtime.static.static_data import Dataset, StaticData
 from tpf_server.continuous.runtime.static.static_rows import (
     LOOKUP_COST,
@@ -268,7 +273,7 @@ class _Bound:
                 raise TooManyStaticError
 
 
-class CsparqlLeaves(Leaves):
+class CsparqlLeaves(StampedLeaves):
     """Make the leaves of one query.
 
     Attributes:
@@ -284,9 +289,11 @@ class CsparqlLeaves(Leaves):
         shared_rows: SharedRows,
         flow: Dataflow,
         work: Work,
+        numbers: list[int],
         *,
         stamped: bool,
     ) -> None:
+        self.numbers = numbers
         self.stamped = stamped
         self._graph = graph
         self._work = work

@@ -136,7 +136,9 @@ def _parted(
 ) -> PartedQuery:
     needed = _needed(above, comparisons, in_scope(inner))
     gap = algebra.Values(needed, ())
-    below = algebra.Query("SELECT", algebra.Project(inner, needed), needed, dataset=query.dataset)
+    same = isinstance(inner, algebra.Project) and inner.variables == needed
+    projected = inner if same else algebra.Project(inner, needed)
+    below = algebra.Query("SELECT", projected, needed, dataset=query.dataset)
 
     def over(pattern: Pattern) -> algebra.Query:
         for each in reversed(above):
@@ -414,6 +416,7 @@ class PeriodicEvaluation:
         self.audiences: Counter[Audience] = Counter()
         self._dispatch: Dispatch | None = None
         self._parts: dict[int, QuestionPart] = {}
+        self._numbers: list[int] = []
         self._rows = _Rows(context.dictionary.decode)
         self.evaluations = 0
         self.recomputed = 0
@@ -443,6 +446,7 @@ class PeriodicEvaluation:
             context.shared_rows,
             main.flow,
             main.work,
+            self._numbers,
             stamped=self.stamped,
         )
         try:
@@ -508,6 +512,10 @@ class PeriodicEvaluation:
 
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
+        if self.stamped and question.key not in self.questions:
+            if all(map(self.whole, [*self.questions.values()][-1:])):
+                del self._numbers[:-1]
+            self._numbers.append(question.number)
         shared = self.questions.setdefault(question.key, question)
         shared.owners += 1
         self._main.work.share(len(self.questions))

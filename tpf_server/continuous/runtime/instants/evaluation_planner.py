@@ -71,7 +71,6 @@ class Declarations:
                     raise ElementError(f"{stream} does not declare the predicate {each}")
 
     def check_triples(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
-        """Check triples against the declaration; see `check`."""
         if stream in self.declared:
             decode = self._dictionary.decode
             self.check(stream, (decode(predicate) for _, predicate, _ in triples))

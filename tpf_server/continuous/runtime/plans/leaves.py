@@ -8,7 +8,7 @@ from typing import Any, Final
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.dataflow.node import Leaves, Node, Work
+from tpf_client.dataflow.node import Node, Work
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.state.row_index import JoinCondition, JoinInput, RowBag
 from tpf_client.sparql.algebra import BGP, Expression, Pattern, variables_of_quad
@@ -19,7 +19,7 @@ from tpf_client.sparql.rewrite.visitor import counts_whole_rows, everything, occ
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.runtime.delivery import wanted_variables
 from tpf_server.continuous.runtime.errors import UnsupportedContinuousQueryError
-from tpf_server.continuous.runtime.plans.stamps import STAMP
+from tpf_server.continuous.runtime.plans.stamps import STAMP, StampedLeaves
 from tpf_server.continuous.runtime.semantics import Semantics
 from tpf_server.continuous.runtime.shared import Shared
 from tpf_server.continuous.runtime.static.static_data import Dataset
@@ -194,7 +194,7 @@ class QueryPlan:
     opens: bool = False
 
 
-class ContinuousLeaves(Leaves):
+class ContinuousLeaves(StampedLeaves):
     """Make the leaves of one query.
 
     Args:
@@ -237,6 +237,7 @@ class ContinuousLeaves(Leaves):
         self._lifted = lifted if INSTANCE in lifted else frozenset()
         self.dispatches = planned.opens and bool(planned.lifted) and not self._lifted
         self._since = planned.number
+        self.numbers = [planned.number]
         self._opens = planned.opens
         self._add = add
         self.alone: list[StaticRows] = []

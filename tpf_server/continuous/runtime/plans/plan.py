@@ -345,6 +345,9 @@ class Plan:
         """Add a query that differs in its constants only; it sees elements from now on."""
         self.instances[instance.number] = instance
         self.work.share(len(self.instances))
+        if self.caught_up(self):
+            del self.leaves.numbers[:-1]
+        self.leaves.numbers.append(instance.number)
         self._began = self._positions()
         if self._slices:
             self._late[instance.number] = self._began

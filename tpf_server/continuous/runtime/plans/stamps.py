@@ -8,6 +8,7 @@ does not see it.
 
 import sys
 from abc import abstractmethod
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -38,10 +39,13 @@ def hidden_stamp(name: Variable) -> bool:
     return name.startswith((STAMP, AFTER))
 
 
-def seen_by(schema: Sequence[Variable]) -> Callable[[Solution], tuple[int, int]]:
+def seen_by(
+    schema: Sequence[Variable], numbers: Sequence[int] = ()
+) -> Callable[[Solution], tuple[int, int]]:
     """Return a function to the last query that does not see a solution yet, and the last that does.
 
-    All see static data.
+    The last of these `numbers`, if any, so that stamps of other queries make no difference. All see
+    static data.
     """
     afters = [at for at, name in enumerate(schema) if name.startswith(AFTER)]
     stamps = [at for at, name in enumerate(schema) if name.startswith(STAMP)]
@@ -54,6 +58,9 @@ def seen_by(schema: Sequence[Variable]) -> Callable[[Solution], tuple[int, int]]
         for at in stamps:
             if 0 < solution[at] < until:
                 until = solution[at]
+        if numbers and until < sys.maxsize:
+            place = bisect_right(numbers, until)
+            until = numbers[place - 1] if place else until
         return after, until
 
     return seers
@@ -66,10 +73,16 @@ class Newest(Node):
         stamp: the column of the latest.
     """
 
-    def __init__(self, upstream: Node, keys: Sequence[Variable], stamp: Variable) -> None:
+    def __init__(
+        self,
+        upstream: Node,
+        keys: Sequence[Variable],
+        stamp: Variable,
+        numbers: Sequence[int],
+    ) -> None:
         super().__init__((*keys, stamp), upstream.certain & {*keys} | {stamp}, monotone=False)
         self._key = projection(upstream.schema, keys)
-        self._seen_by = seen_by(upstream.schema)
+        self._seen_by = seen_by(upstream.schema, numbers)
         self._counts: dict[Solution, dict[int, int]] = {}
         upstream.connect(self._push)
 
@@ -99,13 +112,19 @@ class StampedGroups(Node):
     """
 
     def __init__(
-        self, upstream: Node, how: Grouping, seers: tuple[Variable, ...], *, emitting: bool
+        self,
+        upstream: Node,
+        how: Grouping,
+        seers: tuple[Variable, ...],
+        numbers: Sequence[int],
+        *,
+        emitting: bool,
     ) -> None:
         super().__init__((*how.schema, *seers), how.certain | {*seers}, monotone=False)
         self._how = how
         self._groups = Groups(how)
         self._emitting = emitting
-        self._seen_by = seen_by(upstream.schema)
+        self._seen_by = seen_by(upstream.schema, numbers)
         self._parts: dict[Key, dict[int, GroupState]] = {}
         # Of each cut its own rows: the arguments of their aggregates, with their counts.
         self._rows: dict[Key, dict[int, Counter[Any]]] = {}
@@ -172,6 +191,16 @@ class StampedGroups(Node):
                 self.emit(row, count)
 
 
+class StampedLeaves(Leaves):
+    """Leaves whose rows have stamps.
+
+    Attributes:
+        numbers: of the queries that share them, as they began.
+    """
+
+    numbers: list[int]
+
+
 class StampedBuilder(Builder):
     """Build operators that keep stamps: a row of a right side says by its latest who sees it.
 
@@ -182,9 +211,11 @@ class StampedBuilder(Builder):
         newest: nodes that change the stamps of their rows.
     """
 
+    leaves: StampedLeaves
+
     def __init__(
         self,
-        leaves: Leaves,
+        leaves: StampedLeaves,
         flow: Dataflow,
         environment: Environment,
         emitting: algebra.Group | None = None,
@@ -227,7 +258,7 @@ class StampedBuilder(Builder):
         return self.flow.add((LeftJoin if absent else HashJoin)(left, newest))
 
     def _latest(self, node: Node, names: Sequence[Variable], stamp: Variable) -> Newest:
-        self.newest.append(self.flow.add(Newest(node, names, stamp)))
+        self.newest.append(self.flow.add(Newest(node, names, stamp, self.leaves.numbers)))
         return self.newest[-1]
 
     def distinct(self, node: Node) -> Node:
@@ -249,8 +280,9 @@ class StampedBuilder(Builder):
     def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:
         if not any(map(hidden_stamp, node.schema)):
             return super().groups_of(node, how, pattern)
-        emitting = pattern == self.emitting
-        return self.flow.add(StampedGroups(node, how, self.seers(), emitting=emitting))
+        numbers, emitting = self.leaves.numbers, pattern == self.emitting
+        groups = StampedGroups(node, how, self.seers(), numbers, emitting=emitting)
+        return self.flow.add(groups)
 
 
 # Which patterns keep stamps.

@@ -327,6 +327,35 @@ def test_queries_that_see_other_elements_share_what_they_join(text: str) -> None
     assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
 
 
+@pytest.mark.parametrize("language", ["CQELS-QL", "C-SPARQL"])
+def test_shared_groups_cost_the_same_whatever_else_is_registered(language: str) -> None:
+    found = []
+    for others in (0, 60):
+        engine = Engine()
+        for number in range(60):
+            pattern = "{ ?a <urn:p> ?b } GROUP BY ?a HAVING(COUNT(*) > 1000)"
+            other = f"{{ ?a <urn:q{number}> ?b }}"
+            if language == "CQELS-QL":
+                text = "SELECT ?a (COUNT(*) AS ?n) { STREAM <urn:s> [RANGE 1h] %s"
+                pattern = pattern.replace("}", "} }", 1)
+                if number % 10 == 0:
+                    engine.register(text % pattern)
+                if number < others:
+                    engine.register(f"SELECT ?a {{ STREAM <urn:t> [RANGE 1h] {other} }}")
+            else:
+                text = "SELECT ?a %s FROM STREAM <urn:%s> [RANGE 1h STEP 1s] %s"
+                if number % 10 == 0:
+                    engine.register_csparql(text % ("(COUNT(*) AS ?n)", "s", pattern))
+                if number < others:
+                    engine.register_csparql(text % ("", "t", other))
+            engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), number + 1)
+        engine.advance(1_000)
+        _calls(engine, 1_001)
+        found.append(counted_calls(lambda: engine.advance(2_000)))  # noqa: B023
+        found[-1] += _calls(engine, 2_001)
+    assert found[1] <= 1.1 * found[0]
+
+
 def test_equal_queries_of_an_evaluation_leave_it_one_by_one() -> None:
     """Two that see the same are asked together elsewhere, once that sees no more than they."""
     engine = Engine()
