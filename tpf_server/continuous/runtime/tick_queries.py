@@ -83,7 +83,6 @@ class TickQueries:
         self.until_housekeeping = 1
 
     def start(self, registered: RegisteredQuery, policy: Semantics) -> None:
-        """Start a query; it sees later elements."""
         shared = self.shared
         try:
             with as_continuous_errors(), shared.dictionary.permanently():

@@ -1,5 +1,6 @@
 """Evaluate queries that are the same but for constants, instant by instant."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -513,8 +514,10 @@ class PeriodicEvaluation:
     def ask(self, question: Question) -> Question:
         """Add a query's question; give that of its equals."""
         if self.stamped and question.key not in self.questions:
-            if all(map(self.whole, [*self.questions.values()][-1:])):
-                del self._numbers[:-1]
+            latest = next(reversed(self.questions.values()), None)
+            if latest is not None and self.whole(latest):
+                # Nothing older is in the windows.
+                del self._numbers[: bisect_left(self._numbers, latest.number)]
             self._numbers.append(question.number)
         shared = self.questions.setdefault(question.key, question)
         shared.owners += 1

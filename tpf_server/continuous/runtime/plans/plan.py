@@ -346,6 +346,7 @@ class Plan:
         self.instances[instance.number] = instance
         self.work.share(len(self.instances))
         if self.caught_up(self):
+            # Nothing older is in the windows.
             del self.leaves.numbers[:-1]
         self.leaves.numbers.append(instance.number)
         self._began = self._positions()
