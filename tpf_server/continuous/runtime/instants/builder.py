@@ -278,7 +278,7 @@ class CsparqlLeaves(StampedLeaves):
 
     Attributes:
         predicates: of triples that may match; ``None``: any.
-        stamped: solutions have stamps that say which queries see them.
+        stamped: solutions have stamps: queries have `numbers`.
     """
 
     def __init__(
@@ -289,12 +289,10 @@ class CsparqlLeaves(StampedLeaves):
         shared_rows: SharedRows,
         flow: Dataflow,
         work: Work,
-        numbers: list[int],
-        *,
-        stamped: bool,
+        numbers: list[int] | None,
     ) -> None:
-        self.numbers = numbers
-        self.stamped = stamped
+        self.numbers = [] if numbers is None else numbers
+        self.stamped = numbers is not None
         self._graph = graph
         self._work = work
         self._known = 0

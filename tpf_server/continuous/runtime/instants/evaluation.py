@@ -33,11 +33,7 @@ from tpf_server.continuous.runtime.errors import (
     FailedEvaluationError,
     JoinLimitError,
 )
-from tpf_server.continuous.runtime.instants.builder import (
-    CsparqlLeaves,
-    TooManyStaticError,
-    build,
-)
+from tpf_server.continuous.runtime.instants.builder import CsparqlLeaves, TooManyStaticError, build
 from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import Audience
 from tpf_server.continuous.runtime.instants.operator_graph import OperatorGraph
@@ -396,7 +392,7 @@ class PeriodicEvaluation:
         questions: by key; with more than one it is `widened`.
         joined: it was compared with equal ones.
         windows: views, by the graphs of patterns.
-        audiences: of its queries that elements move, with their numbers.
+        audiences: of its queries that are looked at together, counted.
         in_graphs: streams whose named graphs it needs.
         predicates: of triples that it may need; ``None``: any.
     """
@@ -447,8 +443,7 @@ class PeriodicEvaluation:
             context.shared_rows,
             main.flow,
             main.work,
-            self._numbers,
-            stamped=self.stamped,
+            self._numbers if self.stamped else None,
         )
         try:
             output = build(

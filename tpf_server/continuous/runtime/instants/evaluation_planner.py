@@ -6,19 +6,9 @@ from typing import Final, TypeVar
 
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_server.continuous.runtime.errors import (
-    ConflictError,
-    ElementError,
-    as_continuous_errors,
-)
-from tpf_server.continuous.runtime.instants.builder import (
-    TooManyStaticError,
-    encode_stamp,
-)
-from tpf_server.continuous.runtime.instants.csparql_query import (
-    CsparqlQuery,
-    StreamClause,
-)
+from tpf_server.continuous.runtime.errors import ConflictError, ElementError, as_continuous_errors
+from tpf_server.continuous.runtime.instants.builder import TooManyStaticError, encode_stamp
+from tpf_server.continuous.runtime.instants.csparql_query import CsparqlQuery, StreamClause
 from tpf_server.continuous.runtime.instants.evaluation import (
     Equals,
     EvaluationContext,

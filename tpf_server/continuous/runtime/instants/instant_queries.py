@@ -21,9 +21,7 @@ from tpf_server.continuous.runtime.errors import (
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.continuous.runtime.instants.builder import (
-    has_static,
-)
+from tpf_server.continuous.runtime.instants.builder import has_static
 from tpf_server.continuous.runtime.instants.contents import WindowContents, WindowView
 from tpf_server.continuous.runtime.instants.csparql_query import (
     Audience,
