@@ -198,7 +198,8 @@ class StreamReaders:
         if not registered.together:
             return
         fresh = self._triggers.fresh(own.key, self.arrivals)
-        trigger = fresh if own.counts or own.decides else self._triggers.latest(own.key)
+        # Where it looks at elements, others must see the same.
+        trigger = fresh if own.counts or own.follows else self._triggers.latest(own.key)
         if trigger is None:
             self._triggers.add(own.key, own, self.arrivals)
         else:
@@ -537,7 +538,7 @@ class InstantQueries:
                 audience.touched.pop(registered, None)
                 self._answer(registered, instant)
         self.readers.join_all(audience)
-        if (trigger.counts or trigger.decides) and self.readers.reported(trigger):
+        if (trigger.counts or trigger.follows) and self.readers.reported(trigger):
             self.timetable.end(trigger)
 
     def _enter(

@@ -470,6 +470,31 @@ def test_late_queries_have_one_trigger_when_nothing_is_hidden(report: str, tick:
     assert len(engine.instants.readers.windows) == len(engine.instants._evaluations) == 0
 
 
+@pytest.mark.parametrize("tick", ["TIME", "TUPLE", "BATCH"])
+@pytest.mark.parametrize("report", ["WINDOW CLOSE, NON-EMPTY CONTENT", "CONTENT CHANGE"])
+def test_a_late_query_does_not_report_what_only_others_see(report: str, tick: str) -> None:
+    found = []
+    for others in (0, 1):
+        engine = Engine()
+        text = (
+            f"PREFIX : <http://x/> REGISTER ISTREAM :o%d REPORT {report} TICK {tick} AS SELECT"
+            " (COUNT(*) AS ?n) FROM NAMED WINDOW :w ON :s [RANGE 4ms STEP 1ms]"
+            " { WINDOW :w { ?x :a ?y } }"
+        )
+        for number in range(others):
+            engine.register_rspql(text % number)
+        engine.register_csparql(f"SELECT * FROM STREAM <{S}> [RANGE 1ms STEP 1ms] {{ ?a ?p ?b }}")
+        for at in (10, 20):
+            engine.push(S, [triple("a a 1")], at)
+        answers: list[PeriodicAnswer] = []
+        engine.register_rspql(text % 9, answers.append)
+        for at in (12, 30, 31):
+            engine.push(S, [triple(f"b a {at}")], at)
+        engine.finish()
+        found.append([(each.at, each.rows) for each in answers])
+    assert found[0] == found[1]
+
+
 def test_to_register_a_query_costs_the_same_beside_any_number() -> None:
     """Each makes a stream that nobody reads."""
     engine = Engine()
