@@ -300,14 +300,14 @@ class RegisterClause:
     every: int | None = None
 
 
-# When a query answers. Queries that elements move together share a trigger.
+# When a query answers. Queries with the same windows and report share a trigger.
 
 
 class Audience:
     """What has changed for the queries of a trigger that are looked at together.
 
     Attributes:
-        windows: with the numbers of their queries.
+        windows: with how many queries have each.
         stale: evaluations of windows that changed.
         touched: queries whose answers may have changed.
         always: queries that answer each time.
@@ -320,6 +320,10 @@ class Audience:
         self.touched: dict[Any, None] = {}
         self.always: dict[Any, None] = {}
         self.apart: dict[Any, None] = {}
+
+    def take_stale(self) -> dict[Any, None]:
+        stale, self.stale = self.stale, {}
+        return stale
 
 
 class Trigger:

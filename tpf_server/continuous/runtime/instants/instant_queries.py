@@ -180,9 +180,11 @@ class StreamReaders:
         if evaluation.owners == 1:
             self.windows.attach(evaluation, registered.trigger)
         evaluation.hide_past(registered.question)
-        registered.enter()
+        registered.subscribe()
+        if not registered.together:
+            return
         registered.trigger.audience.apart[registered] = None
-        if registered.together and registered.trigger.timed and not registered.trigger.decides:
+        if registered.trigger.timed and not registered.trigger.decides:
             registered.begun = inf
             self._waiting.add((None, *registered.reads), registered)
 
@@ -209,7 +211,7 @@ class StreamReaders:
         self._queries.discard(registered.reads, registered)
         self._waiting.discard((None, *registered.reads), registered)
         self._in_graphs.discard(registered.evaluation.in_graphs, registered)
-        registered.go()
+        registered.unsubscribe()
         self.untrigger(registered)
         self._leave(registered, registered.evaluation)
 
@@ -256,20 +258,20 @@ class StreamReaders:
                 self._evaluations.first_whole(equal.key, equal)
                 self.windows.attach(equal, registered.trigger)
                 self._planner.plan_anew(equal, registered.query)
-            registered.go()
+            registered.unsubscribe()
             self._leave(registered, own)
         else:
             equal = self._evaluations.first_whole(own.key, own)
             own.joined = equal is own
             if own.joined:
                 return
-            registered.go()
+            registered.unsubscribe()
             self._leave(registered, own)
             # Others may go on asking the same of its evaluation.
             question = Question(question.key, question.query, question.parts, question.number)
             question = self._planner.shared(equal, registered.query, question)
         registered.share(equal, question)
-        registered.enter()
+        registered.subscribe()
 
     def reported(self, trigger: Trigger) -> bool:
         """Note that a trigger has decided; true where it goes on as an equal one."""
@@ -278,10 +280,10 @@ class StreamReaders:
         if merges:
             for registered in tuple(trigger.queries):
                 apart = registered in trigger.audience.apart
-                registered.go()
+                registered.unsubscribe()
                 self.untrigger(registered)
                 registered.decide_by(equal)
-                registered.enter()
+                registered.subscribe()
                 if apart:
                     equal.audience.apart[registered] = None
         return merges
@@ -524,8 +526,7 @@ class InstantQueries:
         audience = trigger.audience
         for window in audience.windows:
             window.move(instant)
-        stale, audience.stale = audience.stale, {}
-        for evaluation in stale:
+        for evaluation in audience.take_stale():
             # Where that is too much, its queries are told when they answer.
             with suppress(JoinLimitError, FailedEvaluationError):
                 evaluation.move(instant)

@@ -147,7 +147,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         trigger.queries[self] = None
         trigger.number = trigger.number or self.number
 
-    def enter(self) -> None:
+    def subscribe(self) -> None:
         """Hear of what changes in the windows of the evaluation."""
         if not self.together:
             return
@@ -159,7 +159,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.evaluation.audiences[audience] += 1
         self.question.askers[self] = None
 
-    def go(self) -> None:
+    def unsubscribe(self) -> None:
         if not self.together:
             return
         audience, evaluation = self.trigger.audience, self.evaluation
